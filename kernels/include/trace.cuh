@@ -1,0 +1,67 @@
+// The record: one span of one SM's time, 64 bytes, four 16-byte stores by one thread.
+// Twin: RECORD_DTYPE and Kind in wavescope/trace.py.  With PROBE 0 every call is empty.
+#pragma once
+
+#ifndef PROBE
+#define PROBE 0
+#endif
+
+namespace wavescope {
+
+// Order is priority: where spans overlap, the SM counts as doing the larger.  0: no record.
+enum Kind { KIND_NONE = 0, KIND_CTA = 1, KIND_WAIT = 2, KIND_EPILOGUE = 3, KIND_FIXUP = 4, KIND_MAC = 5 };
+
+struct alignas(64) Record {
+    unsigned long long begin_ns, begin_clock;  // globaltimer, clock64
+    unsigned long long end_ns, end_clock;
+    unsigned int cta, unit, tile_m, tile_n;
+    unsigned int k_begin, k_end;
+    unsigned short sm;
+    unsigned char kind, lane;
+    unsigned int stall_clock;
+};
+static_assert(sizeof(Record) == 64, "Python reads records of 64 bytes");
+
+struct Stamp {
+    unsigned long long ns, clock;
+};
+
+#if PROBE
+
+// volatile and memory clobber: the reads stay where they stand
+__device__ __forceinline__ Stamp stamp() {
+    Stamp now;
+    asm volatile("mov.u64 %0, %%globaltimer;" : "=l"(now.ns)::"memory");
+    asm volatile("mov.u64 %0, %%clock64;" : "=l"(now.clock)::"memory");
+    return now;
+}
+
+__device__ __forceinline__ unsigned int sm_id() {
+    unsigned int sm;
+    asm volatile("mov.u32 %0, %%smid;" : "=r"(sm));
+    return sm;
+}
+
+__device__ __forceinline__ void store16(void* to, unsigned long long low, unsigned long long high) {
+    asm volatile("st.global.v2.u64 [%0], {%1, %2};" ::"l"(to), "l"(low), "l"(high) : "memory");
+}
+
+__device__ __forceinline__ unsigned long long pack(unsigned int low, unsigned int high) {
+    return static_cast<unsigned long long>(high) << 32 | low;
+}
+
+__device__ __forceinline__ void record_begin(Record* record, const Stamp& at) {
+    store16(&record->begin_ns, at.ns, at.clock);
+}
+
+__device__ __forceinline__ void record_end(Record* record, Kind kind, const Stamp& at, unsigned int cta,
+                                           unsigned int unit, unsigned int tile_m, unsigned int tile_n,
+                                           unsigned int k_begin, unsigned int k_end) {
+    store16(&record->end_ns, at.ns, at.clock);
+    store16(&record->cta, pack(cta, unit), pack(tile_m, tile_n));
+    store16(&record->k_begin, pack(k_begin, k_end), pack(sm_id() | static_cast<unsigned int>(kind) << 16, 0));
+}
+
+#endif
+
+}  // namespace wavescope

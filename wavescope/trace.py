@@ -1,0 +1,149 @@
+"""The trace, version 1: every span of one or more launches, and what describes them.
+
+One Parquet file.  Later stages read nothing else, so a recorded trace analyses the same
+way everywhere.  Twin of the device's record: kernels/include/trace.cuh.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, fields
+from enum import IntEnum
+from typing import Any, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from wavescope.device import Device
+from wavescope.problem import Problem, Tile
+from wavescope.stats import Estimate
+
+SCHEMA_VERSION = 1
+NULL = -1  # in memory, for the columns that may be null in the file
+
+Source = Literal["measured", "simulated"]
+IntColumn = NDArray[np.int64]
+
+
+class Kind(IntEnum):
+    """What a span is; a larger value wins where spans of one SM overlap."""
+
+    CTA = 1
+    WAIT = 2
+    EPILOGUE = 3
+    FIXUP = 4
+    MAC = 5
+
+
+# What the kernels write, 64 bytes a span (trace.cuh); kind 0: the slot was not used.
+RECORD_DTYPE = np.dtype(
+    [
+        ("begin_ns", "<u8"),
+        ("begin_clock", "<u8"),
+        ("end_ns", "<u8"),
+        ("end_clock", "<u8"),
+        ("cta", "<u4"),
+        ("unit", "<u4"),
+        ("tile_m", "<u4"),
+        ("tile_n", "<u4"),
+        ("k_begin", "<u4"),
+        ("k_end", "<u4"),
+        ("sm", "<u2"),
+        ("kind", "u1"),
+        ("lane", "u1"),
+        ("stall_clock", "<u4"),
+    ]
+)
+
+
+@dataclass(frozen=True)
+class Spans:
+    """Columns of equal length, one element a span; NULL (-1) where there is nothing to say.
+
+    `begin_ns`, `end_ns` count from the launch's T0 (globaltimer, one origin for all SMs).
+    `begin_clock`, `end_clock` are clock64 cycles: only values of the same SM may be
+    subtracted.  `k_begin`, `k_end` in k_iters, half-open.
+    """
+
+    launch_id: IntColumn
+    cta: IntColumn
+    cluster_id: IntColumn
+    lane: IntColumn
+    sm: IntColumn
+    unit: IntColumn
+    tile_m: IntColumn
+    tile_n: IntColumn
+    k_begin: IntColumn
+    k_end: IntColumn
+    kind: IntColumn
+    begin_ns: IntColumn
+    end_ns: IntColumn
+    begin_clock: IntColumn
+    end_clock: IntColumn
+    stall_clock: IntColumn
+
+    def __len__(self) -> int:
+        return len(self.kind)
+
+    def select(self, mask: NDArray[Any]) -> Spans:
+        """The spans a boolean mask or an index array picks."""
+        return Spans(*(getattr(self, column.name)[mask] for column in fields(self)))
+
+
+@dataclass(frozen=True)
+class Timing:
+    """Times of the same launch, repeated: nanoseconds a launch, as medians.
+
+    `regime` names the protocol.  `plain_ns` and `probed_ns` are event times a launch of
+    the kernel without and with the probe; `perturbation` is the median of the paired
+    ratios probed / plain.
+    """
+
+    regime: str
+    plain_ns: Estimate
+    probed_ns: Estimate
+    perturbation: Estimate
+
+
+@dataclass(frozen=True)
+class Launch:
+    """What the host knows of one launch.
+
+    `block` in threads, `shared_bytes` a CTA (static and dynamic), `ctas_per_sm` from the
+    driver's occupancy query when measured; `places` = room for resident CTAs on the
+    device.  `schedule` and `raster` name how units were handed out; None where the
+    kernel is not wavescope's own.
+    """
+
+    launch_id: int
+    source: Source
+    kernel: str
+    schedule: str | None
+    raster: str | None
+    problem: Problem | None
+    tile: Tile | None
+    grid: int
+    block: int
+    cluster: int
+    registers: int
+    shared_bytes: int
+    ctas_per_sm: int
+    places: int
+    stream: int = 0
+    t0_globaltimer_ns: int = 0
+    timing: Timing | None = None
+    verified: dict[str, Any] = field(default_factory=dict)
+    notes: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Trace:
+    """Spans of one or more launches on one device.
+
+    `timer_step_ns` is the measured step of the timer behind begin_ns and end_ns.
+    """
+
+    tool_version: str
+    device: Device
+    timer_step_ns: int
+    launches: tuple[Launch, ...]
+    spans: Spans
