@@ -15,7 +15,7 @@ DTYPES: tuple[Dtype, ...] = get_args(Dtype)
 LAYOUTS: tuple[Layout, ...] = get_args(Layout)
 DTYPE_BYTES: dict[Dtype, int] = {"bf16": 2, "fp16": 2, "fp32": 4}
 
-MAX_DIMENSION = 2**31 - 1  # the kernels count rows, columns and k in int32
+MAX_DIMENSION = 2**30  # the kernels count rows, columns and k in int32, with room to round up
 MAX_UNITS = 2**31 - 1  # a grid's first dimension, and the kernels' unit index
 PITCH_ALIGNMENT_BYTES = 16  # cp.async moves 16 bytes: a row starts at a multiple of them
 
@@ -24,7 +24,7 @@ PITCH_ALIGNMENT_BYTES = 16  # cp.async moves 16 bytes: a row starts at a multipl
 class Problem:
     """C[m, n] = A[m, k] x B, B stored [n, k] (layout tn: k contiguous in both).
 
-    Raises: ShapeError for a dimension outside 1..2**31-1; UsageError for a dtype or
+    Raises: ShapeError for a dimension outside 1..2**30; UsageError for a dtype or
     layout that no kernel knows.
     """
 

@@ -14,11 +14,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from wavescope.device import Device
+from wavescope.errors import IntegrityError
 from wavescope.problem import Problem, Tile
 from wavescope.stats import Estimate
 
 SCHEMA_VERSION = 1
 NULL = -1  # in memory, for the columns that may be null in the file
+
+SIMULATED_BECAUSE = "simulated because "  # begins the note of a launch that says why it was not measured
 
 Source = Literal["measured", "simulated"]
 IntColumn = NDArray[np.int64]
@@ -147,3 +150,44 @@ class Trace:
     timer_step_ns: int
     launches: tuple[Launch, ...]
     spans: Spans
+
+
+def spans_of_records(records: NDArray[Any], launch_id: int, cluster: int) -> tuple[Spans, int]:
+    """Spans from the device's records (RECORD_DTYPE), and T0, the first CTA's begin, in globaltimer ns.
+
+    Slots that were not used (kind 0) are left out; times are counted from T0.
+
+    Raises: IntegrityError where no CTA left a record.
+    """
+    used = records[records["kind"] != 0]
+    ctas = used[used["kind"] == Kind.CTA]
+    if len(ctas) == 0:
+        raise IntegrityError(f"launch {launch_id}: the probe left no CTA record; the probed kernel did not run")
+    t0 = ctas["begin_ns"].min()
+
+    def column(name: str) -> IntColumn:
+        values: IntColumn = used[name].astype(np.int64)
+        if used[name].dtype == np.uint32 and name != "stall_clock":
+            values[used[name] == np.uint32(0xFFFFFFFF)] = NULL
+        return values
+
+    nothing = np.full(len(used), NULL, np.int64)
+    spans = Spans(
+        launch_id=np.full(len(used), launch_id, np.int64),
+        cta=column("cta"),
+        cluster_id=column("cta") // cluster if cluster > 1 else nothing,
+        lane=column("lane"),
+        sm=column("sm"),
+        unit=column("unit"),
+        tile_m=column("tile_m"),
+        tile_n=column("tile_n"),
+        k_begin=column("k_begin"),
+        k_end=column("k_end"),
+        kind=column("kind"),
+        begin_ns=(used["begin_ns"] - t0).astype(np.int64),
+        end_ns=(used["end_ns"] - t0).astype(np.int64),
+        begin_clock=column("begin_clock"),
+        end_clock=column("end_clock"),
+        stall_clock=nothing,
+    )
+    return spans, int(t0)

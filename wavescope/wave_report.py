@@ -87,8 +87,8 @@ class CostModel:
 class TailSplit:
     """tail = quantization + imbalance, in SM-ns; imbalance is signed, never clipped.
 
-    `makespan_ns` is M*: the largest nominal load of an SM (static), or the list-scheduled
-    makespan (dynamic, hardware dispatch).
+    `makespan_ns` is M*: the largest nominal load of an SM or of one CTA (static), or the
+    list-scheduled makespan (dynamic, hardware dispatch).
     """
 
     quantization: Quantity
@@ -114,7 +114,7 @@ class RankWave:
     median_duration_ns: float
     low_duration_ns: float  # 10th percentile
     high_duration_ns: float  # 90th percentile
-    median_cycles: float
+    median_cycles: float  # 0 where the spans carry no clocks
 
 
 @dataclass(frozen=True)
@@ -123,6 +123,8 @@ class Waves:
 
     `nominal_waves` and `efficiency` are arithmetic (estimated); `duration_ratio` and
     `cycle_ratio` compare the last wave's median unit with the first wave's (measured).
+    From `tail_onset_ns` on at least one SM has run its last CTA; `busy_shares` are the mean
+    shares of SMs not idle in equal parts of T.  Both are there with and without waves.
     """
 
     places: int
@@ -133,6 +135,8 @@ class Waves:
     reason: str | None
     duration_ratio: float | None
     cycle_ratio: float | None
+    tail_onset_ns: int | None = None
+    busy_shares: tuple[float, ...] = ()
 
 
 @dataclass(frozen=True)

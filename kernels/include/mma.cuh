@@ -1,0 +1,90 @@
+// The instructions of a tensor-core tile on sm_80 and later, and the swizzle that keeps
+// their shared-memory accesses free of bank conflicts.  No headers: NVRTC has none.
+#pragma once
+
+namespace wavescope {
+
+__device__ __forceinline__ unsigned int shared_address(const void* pointer) {
+    return static_cast<unsigned int>(__cvta_generic_to_shared(pointer));
+}
+
+// 16 bytes, of which the last 16 - bytes are zero-filled instead of read.
+__device__ __forceinline__ void copy16(unsigned int to_shared, const void* from, int bytes) {
+    asm volatile("cp.async.cg.shared.global.L2::128B [%0], [%1], 16, %2;" ::"r"(to_shared), "l"(from), "r"(bytes)
+                 : "memory");
+}
+
+__device__ __forceinline__ void commit_copies() { asm volatile("cp.async.commit_group;" ::: "memory"); }
+
+template <int PENDING>
+__device__ __forceinline__ void wait_copies() {
+    asm volatile("cp.async.wait_group %0;" ::"n"(PENDING) : "memory");
+}
+
+// Four 8x8 matrices of 16-bit elements; lane l gives the address of row l % 8 of matrix l / 8.
+__device__ __forceinline__ void load_matrices(unsigned int (&out)[4], unsigned int from_shared) {
+    asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0, %1, %2, %3}, [%4];"
+                 : "=r"(out[0]), "=r"(out[1]), "=r"(out[2]), "=r"(out[3])
+                 : "r"(from_shared)
+                 : "memory");
+}
+
+enum Dtype { BF16 = 0, FP16 = 1 };
+
+// d[16x8] += a[16x16] x b[16x8], fp32 accumulation
+template <int DTYPE_ID>
+__device__ __forceinline__ void mma(float (&d)[4], const unsigned int (&a)[4], unsigned int b0, unsigned int b1) {
+    if constexpr (DTYPE_ID == BF16) {
+        asm volatile(
+            "mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, "
+            "{%0, %1, %2, %3};"
+            : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3])
+            : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
+    } else {
+        asm volatile(
+            "mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, "
+            "{%0, %1, %2, %3};"
+            : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3])
+            : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
+    }
+}
+
+// Two floats rounded to nearest even, the first in the low half.
+template <int DTYPE_ID>
+__device__ __forceinline__ unsigned int pack_pair(float low, float high) {
+    unsigned int packed;
+    if constexpr (DTYPE_ID == BF16) {
+        asm("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(packed) : "f"(high), "f"(low));
+    } else {
+        asm("cvt.rn.f16x2.f32 %0, %1, %2;" : "=r"(packed) : "f"(high), "f"(low));
+    }
+    return packed;
+}
+
+// Byte offset of 16-byte chunk `chunk` of row `row` in a tile of ROW_BYTES rows: chunks of
+// eight neighbouring rows fall into eight different groups of four banks.
+template <int ROW_BYTES>
+__device__ __forceinline__ unsigned int swizzled(int row, int chunk) {
+    static_assert(ROW_BYTES == 64 || ROW_BYTES == 128, "rows of 32 or 64 16-bit elements");
+    const int turn = ROW_BYTES == 128 ? row & 7 : row >> 1 & 3;
+    return row * ROW_BYTES + ((chunk ^ turn) << 4);
+}
+
+// A 4x4 transpose over the four threads of a quad: afterwards v[j] of thread q is what
+// thread j had in v[q].
+__device__ __forceinline__ void transpose_quad(unsigned int (&v)[4], int quad_lane) {
+#pragma unroll
+    for (int bit = 1; bit <= 2; bit *= 2) {
+        const bool upper = quad_lane & bit;
+#pragma unroll
+        for (int pair = 0; pair < 2; ++pair) {
+            const int low = bit == 1 ? 2 * pair : pair;  // elements that differ in `bit` only
+            const int high = low + bit;
+            const unsigned int other = __shfl_xor_sync(0xffffffffu, upper ? v[low] : v[high], bit);
+            v[low] = upper ? other : v[low];
+            v[high] = upper ? v[high] : other;
+        }
+    }
+}
+
+}  // namespace wavescope

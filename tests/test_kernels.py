@@ -1,0 +1,120 @@
+"""Every kernel compiles for every architecture; what its machine code must and must not hold."""
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from wavescope import kernels
+from wavescope.device import list_devices, virtual_device
+from wavescope.errors import CompileError, DeviceError, UsageError
+from wavescope.kernels import GEMM_MMA, GEMM_SIMT, Kernel, TileCode
+from wavescope.nvrtc import Cubin, architecture, compile_kernel, kernel_directory
+from wavescope.problem import Problem, Tile
+from wavescope.schedule import SCHEDULES
+
+pytest.importorskip("cuda.bindings.nvrtc")
+
+CLOCK_READS = re.compile(r"SR_CLOCK|SR_GLOBALTIMER|SR_SMID|SR_VIRTUALSMID", re.IGNORECASE)
+
+
+def nvdisasm() -> Path:
+    for folder in map(Path, sys.path):
+        for tool in folder.glob("nvidia/cu*/bin/nvdisasm"):
+            return tool
+    pytest.fail("nvdisasm is missing; install the extra 'test'")
+
+
+def sass(cubin: Cubin) -> str:
+    return subprocess.run([nvdisasm(), "-c", cubin.path], capture_output=True, text=True, check=True).stdout
+
+
+def compile_code(kernel: Kernel, code: TileCode, schedule: str, probe: bool, device_key: str) -> Cubin:
+    device = virtual_device(device_key)
+    problem = Problem(code.tile.m, code.tile.n, code.tile.k, kernel.dtypes[0])
+    defines = kernels.defines(problem, kernels.facts(problem, code.tile, device), schedule, probe)
+    return compile_kernel(
+        kernel_directory() / f"{kernel.name}.cu", defines, architecture(device.compute_capability)
+    )
+
+
+@pytest.mark.parametrize("schedule", SCHEDULES)
+@pytest.mark.parametrize(
+    ("kernel", "code"), [(kernel, code) for kernel in kernels.KERNELS for code in kernel.codes], ids=str
+)
+def test_probe_off_leaves_no_clock_read(kernel: Kernel, code: TileCode, schedule: str) -> None:
+    plain = sass(compile_code(kernel, code, schedule, False, "h200"))
+    probed = sass(compile_code(kernel, code, schedule, True, "h200"))
+    assert not CLOCK_READS.search(plain)
+    assert CLOCK_READS.search(probed)  # the pattern finds what it looks for
+
+
+def test_no_default_tile_spills_and_tensor_cores_are_used() -> None:
+    for code in GEMM_MMA.codes:
+        cubin = compile_code(GEMM_MMA, code, "fixed", False, "h200")
+        assert cubin.spill_bytes == 0, code
+        text = sass(cubin)
+        assert "HMMA.16816.F32.BF16" in text
+        assert "LDGSTS.E.BYPASS.LTC128B.128" in text  # 16-byte asynchronous copies past L1
+        assert "STG.E.128" in text
+
+
+@pytest.mark.parametrize("device_key", ["t4", "a100-80gb", "rtx3090", "l40s", "h200", "b200", "rtx5090"])
+def test_compiles_for_every_architecture(device_key: str) -> None:
+    device = virtual_device(device_key)
+    arch = architecture(device.compute_capability)
+    for name in ("operands", "check", "timer", "spin"):
+        assert compile_kernel(kernel_directory() / f"{name}.cu", {}, arch).path.stat().st_size > 0
+    for kernel in kernels.KERNELS:
+        if device.compute_capability < kernel.least_compute_capability:
+            with pytest.raises(DeviceError, match="needs compute capability"):
+                kernels.kernel_for(Problem(1, 1, 1, kernel.dtypes[0]), device)
+            continue
+        for code in kernel.codes:
+            problem = Problem(code.tile.m, code.tile.n, code.tile.k, kernel.dtypes[0])
+            if kernels.stages_that_fit(kernel, code, problem, device) is not None:
+                compile_code(kernel, code, "fixed", True, device_key)
+
+
+def test_edited_header_is_compiled_anew(tmp_path: Path) -> None:
+    (tmp_path / "one.cu").write_text('extern "C" __global__ void one(int* x) { *x = VALUE; }')
+    first = compile_kernel(tmp_path / "one.cu", {"VALUE": 1}, "sm_80")
+    assert compile_kernel(tmp_path / "one.cu", {"VALUE": 1}, "sm_80").path == first.path
+    assert compile_kernel(tmp_path / "one.cu", {"VALUE": 2}, "sm_80").path != first.path
+    (tmp_path / "one.cu").write_text('extern "C" __global__ void one(int* x) { *x = VALUE + 1; }')
+    assert compile_kernel(tmp_path / "one.cu", {"VALUE": 1}, "sm_80").path != first.path
+
+
+def test_compile_errors_say_what_and_where(tmp_path: Path) -> None:
+    (tmp_path / "broken.cu").write_text('extern "C" __global__ void broken() { nonsense; }')
+    with pytest.raises(CompileError, match=r'(?s)broken\.cu does not compile for sm_80.*"nonsense" is undefined'):
+        compile_kernel(tmp_path / "broken.cu", {}, "sm_80")
+    with pytest.raises(CompileError, match="does not know sm_35; install an NVRTC as new as the GPU"):
+        compile_kernel(tmp_path / "broken.cu", {}, "sm_35")
+
+
+def test_stages_shrink_where_shared_memory_is_short() -> None:
+    problem, tile = Problem(4096, 4096, 4096), Tile(128, 256, 64)
+    # a stage is (128 + 256) x 64 x 2 bytes = 48 KiB: 4 fit 227 KiB, 3 fit 163 KiB, 2 fit 99 KiB
+    stages = [kernels.facts(problem, tile, virtual_device(key)).stages for key in ("h200", "a100-80gb", "l40s")]
+    assert stages == [4, 3, 2]
+    assert kernels.facts(problem, tile, virtual_device("h200")).shared_bytes == 4 * 49152
+
+
+def test_default_tile() -> None:
+    h200 = virtual_device("h200")
+    assert kernels.default_tile(Problem(2304, 2304, 4096), h200) == Tile(128, 256, 64)
+    assert kernels.default_tile(Problem(1, 1, 1), h200) == Tile(64, 64, 64)
+    for device in list_devices().values():
+        for kernel in kernels.KERNELS:
+            if device.compute_capability >= kernel.least_compute_capability:
+                problem = Problem(300, 300, 300, kernel.dtypes[0])
+                tile = kernels.default_tile(problem, device)
+                assert kernels.facts(problem, tile, device).shared_bytes <= device.shared_per_block
+
+
+def test_unknown_tile_names_the_known_ones() -> None:
+    with pytest.raises(UsageError, match=r"tile 1x2x3 is not one of gemm_simt's; use one of 128x128x16"):
+        kernels.tile_code(GEMM_SIMT, Tile(1, 2, 3))

@@ -1,0 +1,186 @@
+"""What a unit costs: rows of data/calibration.csv, fitted on recorded traces, or the nearest one scaled.
+
+tests/data/rebuild_calibration.py writes the table; calibrate.py fits its rows.
+"""
+
+from __future__ import annotations
+
+import csv
+import functools
+import io
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, fields, replace
+from importlib.resources import files
+from typing import Any
+
+from wavescope.device import Device, known_device
+from wavescope.errors import UsageError
+from wavescope.problem import DTYPE_BYTES, Dtype, Tile
+from wavescope.waterfall import flop_per_clock
+
+SIGNIFICANT_DIGITS = 5
+
+
+@dataclass(frozen=True)
+class Calibration:
+    """Costs of a kernel's units on a device, `ctas_per_sm` of its CTAs sharing each SM.
+
+    In cycles of one place with its SM full:
+    a unit's main loop   fixed_cycles + cycles_per_k_iter * k_iters, and cold_cycles more
+                         for the first unit of a place (cold caches, all SMs at once);
+    its end              epilogue_cycles, storing the tile;
+    a CTA                prologue_cycles before its first unit, exit_cycles after its last;
+    between units        gap_cycles in a CTA, queue_gap_cycles where a counter hands out,
+                         turnaround_cycles between two CTAs that the hardware hands out.
+
+    `ramp_ns` is how long the first CTAs take to begin on all SMs.  `clock_mhz` is the
+    clock with all SMs busy, `idle_clock_mhz` the one that a lone SM would see; SMs
+    differ by `clock_spread` (relative standard deviation), units by `noise`.
+
+    A partly filled wave runs faster: `idle_gain` is the share of the k_iters' cost saved
+    when the rest of the device idles, `sharing` the share of a unit's cost that goes
+    with the number of CTAs on its SM (1: they share one throughput; 0: none is slowed).
+
+    `exact` is False where the numbers are scaled from another tile, dtype, kernel or
+    device; `notes` then says from which.
+    """
+
+    kernel: str
+    tile: Tile
+    dtype: Dtype
+    device: str
+    ctas_per_sm: int
+    cycles_per_k_iter: float
+    fixed_cycles: float
+    cold_cycles: float
+    epilogue_cycles: float
+    prologue_cycles: float
+    exit_cycles: float
+    gap_cycles: float
+    queue_gap_cycles: float
+    turnaround_cycles: float
+    ramp_ns: float
+    clock_mhz: float
+    idle_clock_mhz: float
+    clock_spread: float
+    idle_gain: float
+    sharing: float
+    noise: float
+    source: str
+    exact: bool = True
+    notes: tuple[str, ...] = ()
+
+    @property
+    def name(self) -> str:
+        """What was calibrated, in words."""
+        return f"{self.kernel} {self.tile} {self.dtype} on {self.device}"
+
+
+COLUMNS = tuple(entry.name for entry in fields(Calibration) if entry.name not in ("exact", "notes"))
+_TEXTS = ("kernel", "dtype", "device", "source")
+
+
+@functools.cache
+def table() -> tuple[Calibration, ...]:
+    """The rows of data/calibration.csv."""
+    return parse(files("wavescope").joinpath("data/calibration.csv").read_text(encoding="utf-8"))
+
+
+def parse(text: str) -> tuple[Calibration, ...]:
+    """Rows of CSV text; inverse of `render` up to rounding."""
+    return tuple(_row(cells) for cells in csv.DictReader(io.StringIO(text)))
+
+
+def _row(cells: dict[str, str]) -> Calibration:
+    values: dict[str, Any] = {
+        name: cells[name] if name in _TEXTS else float(cells[name])
+        for name in COLUMNS
+        if name not in ("tile", "ctas_per_sm")
+    }
+    return Calibration(tile=Tile.parse(cells["tile"]), ctas_per_sm=int(cells["ctas_per_sm"]), **values)
+
+
+def render(rows: Sequence[Calibration]) -> str:
+    """CSV text of the rows, numbers to five significant digits."""
+    text = io.StringIO()
+    writer = csv.writer(text, lineterminator="\n")
+    writer.writerow(COLUMNS)
+    for row in rows:
+        writer.writerow([_cell(getattr(row, name)) for name in COLUMNS])
+    return text.getvalue()
+
+
+def _cell(value: object) -> str:
+    return f"{value:.{SIGNIFICANT_DIGITS}g}" if isinstance(value, float) else str(value)
+
+
+def lookup(
+    kernel: str,
+    tile: Tile,
+    dtype: Dtype,
+    device: Device,
+    ctas_per_sm: int = 1,
+    rows: Sequence[Calibration] | None = None,
+) -> Calibration:
+    """The costs of `kernel`'s units on `device`: its own row, or the nearest one scaled, marked estimated.
+
+    Nearest: of the same kernel, then of a dtype of the same size, then of the same
+    device, then the tile closest in multiply-adds.  Of rows that differ only in CTAs per
+    SM, the one closest to `ctas_per_sm`.
+
+    Raises: UsageError where there is no row at all.
+    """
+    rows = table() if rows is None else rows
+    if not rows:
+        raise UsageError("no calibration is installed; measure on a GPU instead (--device cuda:0)")
+    rows = sorted(rows, key=lambda row: abs(row.ctas_per_sm - ctas_per_sm))
+    for row in rows:
+        if (row.kernel, row.tile, row.dtype, row.device) == (kernel, tile, dtype, device.name):
+            return row
+    nearest = min(
+        rows,
+        key=lambda row: (
+            row.kernel != kernel,
+            DTYPE_BYTES[row.dtype] != DTYPE_BYTES[dtype],
+            row.device != device.name,
+            row.dtype != dtype,
+            abs(math.log(_macs(tile) / _macs(row.tile))),
+        ),
+    )
+    return _scaled(nearest, kernel, tile, dtype, device)
+
+
+def _macs(tile: Tile) -> int:
+    """Multiply-adds of one k_iter."""
+    return tile.m * tile.n * tile.k
+
+
+def _scaled(row: Calibration, kernel: str, tile: Tile, dtype: Dtype, device: Device) -> Calibration:
+    """`row`'s cycles a multiply-add and an SM's rate, applied to another tile, dtype, kernel or device.
+
+    Latencies (pipeline fill, prologue, turnaround) stay, storing goes with the tile's
+    area, the clock keeps its ratio to the device's maximum.
+    """
+    notes = [f"unit costs are estimated, scaled from {row.name} by multiply-adds and FLOP a clock"]
+    origin = known_device(row.device)
+    from_rate, to_rate = flop_per_clock(origin, row.dtype) if origin else None, flop_per_clock(device, dtype)
+    rate_ratio = from_rate.flop / to_rate.flop if from_rate and to_rate else 1.0
+    if not (from_rate and to_rate):
+        notes.append(f"the FLOP a clock of {dtype} on {device.name} is not known and taken as that of {row.name}")
+    if row.device != device.name:
+        notes.append("memory bandwidth and cache of the other device are not in the estimate")
+    clock_ratio = device.max_clock_mhz / origin.max_clock_mhz if origin else 1.0
+    return replace(
+        row,
+        kernel=kernel,
+        tile=tile,
+        dtype=dtype,
+        device=device.name,
+        cycles_per_k_iter=row.cycles_per_k_iter * _macs(tile) / _macs(row.tile) * rate_ratio,
+        epilogue_cycles=row.epilogue_cycles * (tile.m * tile.n) / (row.tile.m * row.tile.n),
+        clock_mhz=row.clock_mhz * clock_ratio,
+        idle_clock_mhz=row.idle_clock_mhz * clock_ratio,
+        exact=False,
+        notes=tuple(notes),
+    )

@@ -1,0 +1,49 @@
+"""`wavescope explain`: what the words of the reports mean."""
+
+from __future__ import annotations
+
+import textwrap
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+if TYPE_CHECKING:
+    from wavescope.terms import Term
+
+WIDTH = 78
+
+
+def explain(
+    term: Annotated[list[str] | None, typer.Argument(metavar="[TERM]", help="A word from a report.")] = None,
+) -> None:
+    """Explain a word of the reports: definition, formula, example, source; without one, list all."""
+    from wavescope.terms import find, terms
+
+    if not term:
+        print(_list(terms()))
+    else:
+        print(_entry(find(" ".join(term))))
+
+
+def _list(known: tuple[Term, ...]) -> str:
+    wide = max(len(term.name) for term in known)
+    lines = []
+    for term in known:
+        first = term.definition.split(". ")[0].rstrip(".") + "."
+        indent = " " * (wide + 2)
+        lines += textwrap.wrap(first, WIDTH, initial_indent=f"{term.name:<{wide}}  ", subsequent_indent=indent)
+    return "\n".join(lines)
+
+
+def _entry(term: Term) -> str:
+    also = f"  (also: {', '.join(term.aliases)})" if term.aliases else ""
+    parts = [f"{term.name}{also}", *_wrapped("", term.definition)]
+    for label, text in (("formula", term.formula), ("example", term.example), ("source", term.source)):
+        parts += _wrapped(f"{label:<9}", text) if text else []
+    return "\n".join(parts)
+
+
+def _wrapped(label: str, text: str) -> list[str]:
+    return textwrap.wrap(
+        text, WIDTH, initial_indent=f"  {label}", subsequent_indent="  " + " " * len(label), break_on_hyphens=False
+    )

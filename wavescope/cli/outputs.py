@@ -1,0 +1,146 @@
+"""Where a command's findings go: files checked before the work, stdout last, a bar at the end."""
+
+from __future__ import annotations
+
+import os
+import sys
+import tempfile
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from wavescope.cli.numbers import share
+from wavescope.errors import OutputError, UsageError
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from wavescope.trace import Trace
+    from wavescope.wave_report import WaveReport
+
+BELOW_BAR = 1  # exit status
+
+
+@dataclass(frozen=True)
+class Outputs:
+    """What to make of a report; files are checked to be writable."""
+
+    json: bool = False
+    csv: Path | None = None
+    trace: Path | None = None
+    fail_under: float | None = None
+
+
+def outputs(
+    *, json: bool, csv: Path | None, fail_under: str | None, trace: Path | None = None, source: Path | None = None
+) -> Outputs:
+    """The outputs asked for, checked before any work; `source` is the file that is read.
+
+    Raises: UsageError for a bar that is no share, or two uses of one file; OutputError
+    for a file that cannot be written.
+    """
+    bar = None if fail_under is None else share("--fail-under", fail_under)
+    uses = [("the input", source), ("-o", trace), ("--csv", csv), ("--csv", csv and sms_path(csv))]
+    seen: dict[str, str] = {}
+    for use, path in uses:
+        if path is None:
+            continue
+        if str(path) == "-":
+            raise UsageError(f"{use}: - is not a file name; give one (reports are printed without an option)")
+        real = os.path.realpath(path)
+        if real in seen:
+            raise UsageError(f"{use}: {path} is already {seen[real]}; give another name")
+        seen[real] = use
+        if use != "the input":
+            check_writable(path)
+    return Outputs(json, csv, trace, bar)
+
+
+def sms_path(csv: Path) -> Path:
+    """X.sm.csv beside X.csv."""
+    return csv.with_name(f"{csv.stem}.sm{csv.suffix or '.csv'}") if csv.name else csv
+
+
+def check_writable(path: Path) -> None:
+    """Return where a file can be made at `path`.
+
+    Raises: OutputError with the reason.
+    """
+    target = Path(os.path.realpath(path))
+    if target.is_dir():
+        raise OutputError(f"cannot write {str(path)!r}: it is a directory; give the name of a file in it")
+    if not target.parent.is_dir():
+        raise OutputError(f"cannot write {str(path)!r}: there is no directory {target.parent}; create it first")
+    if target.exists() and not os.access(target, os.W_OK):
+        raise OutputError(f"cannot write {str(path)!r}: it is write-protected; give another path")
+    if target.exists() and not target.is_file():
+        return  # a device or pipe
+    try:
+        with tempfile.TemporaryFile(dir=target.parent):
+            pass
+    except OSError as error:
+        reason = error.strerror or str(error)
+        raise OutputError(f"cannot write {str(path)!r}: {reason}; give another path") from error
+
+
+def note(text: str) -> None:
+    """A remark on stderr; stdout is for results only."""
+    print(f"wavescope: {text}", file=sys.stderr, flush=True)
+
+
+def write_csv(trace: Trace, reports: Sequence[WaveReport], path: Path) -> None:
+    """The spans of the reports' launches to `path`, one row per SM beside it."""
+    import numpy as np
+
+    from wavescope.output_file import write_atomically
+    from wavescope.report import csv
+
+    wanted = [report.launch.launch_id for report in reports]
+    spans = trace.spans
+    if len(wanted) < len(trace.launches):
+        spans = spans.select(np.isin(spans.launch_id, wanted))
+    write_atomically(path, csv.encode(csv.spans_table(spans)))
+    write_atomically(sms_path(path), csv.encode(csv.sms_table(reports)))
+    note(f"wrote {path} and {sms_path(path)}")
+
+
+def deliver(trace: Trace, launch_id: int | None, wanted: Outputs) -> int:
+    """Analyse one launch, write and print what is wanted, and return the exit status."""
+    from wavescope.analyze import analyze
+    from wavescope.meaning import meaning
+
+    report = analyze(trace, launch_id)
+    sentences = meaning(report)
+    if wanted.csv:
+        write_csv(trace, [report], wanted.csv)
+    if wanted.json:
+        from wavescope.report import json
+
+        sys.stdout.write(json.render(report, sentences, trace.tool_version))
+    else:
+        _print_text(trace, report, sentences)
+    return judge(report, wanted.fail_under)
+
+
+def _print_text(trace: Trace, report: WaveReport, sentences: Sequence[str]) -> None:
+    from rich.console import Console
+
+    from wavescope.picture import picture
+    from wavescope.report import charts, glyphs, text
+    from wavescope.report.layout import Page, page_width
+
+    console = Console(highlight=False, markup=False, emoji=False)
+    page = Page(page_width(console.width), glyphs.for_encoding(console.encoding))
+    rows, columns = charts.picture_size(page.width, console.height, report.budget.sms)
+    cells = picture(trace, report.launch.launch_id, rows, columns)
+    for line in text.lines(page, report, cells, sentences):
+        console.print(line, soft_wrap=True)
+
+
+def judge(report: WaveReport, fail_under: float | None) -> int:
+    """0, or BELOW_BAR where the not-idle share of SM time is below the bar, and say so."""
+    busy = report.budget.not_idle.value / report.budget.total_ns
+    if fail_under is None or busy >= fail_under:
+        return 0
+    note(f"{100 * busy:.1f}% of SM time is not idle, below --fail-under {fail_under:g}")
+    return BELOW_BAR

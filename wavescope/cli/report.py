@@ -1,0 +1,33 @@
+"""`wavescope report`: the report of a recorded trace; needs no GPU."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from wavescope.cli.numbers import whole_number
+from wavescope.cli.options import Csv, FailUnder, Json, TraceFile
+
+MAX_LAUNCH_ID = 2**31 - 1
+
+
+def report(
+    trace: TraceFile,
+    launch: Annotated[
+        str | None, typer.Option(metavar="ID", help="Which launch, where the trace holds several.")
+    ] = None,
+    json: Json = False,
+    csv: Csv = None,
+    fail_under: FailUnder = None,
+) -> int:
+    """Show the report of a recorded trace; needs no GPU."""
+    from wavescope.cli.outputs import deliver, outputs
+    from wavescope.integrity import check
+    from wavescope.trace_file import load
+
+    launch_id = None if launch is None else whole_number("--launch", launch, least=0, most=MAX_LAUNCH_ID, example=0)
+    wanted = outputs(json=json, csv=csv, fail_under=fail_under, source=trace)
+    recorded = load(trace)
+    check(recorded)
+    return deliver(recorded, launch_id, wanted)

@@ -1,0 +1,214 @@
+"""The kernels: which tiles each one has, how it is compiled, what one CTA needs.
+
+The .cu files are in the folder that nvrtc.kernel_directory() names.
+"""
+
+from __future__ import annotations
+
+import csv
+from dataclasses import dataclass
+from functools import lru_cache
+from importlib import resources
+
+from wavescope.device import Device
+from wavescope.errors import DeviceError, UsageError
+from wavescope.problem import Dtype, Problem, Tile
+from wavescope.schedule import SCHEDULES
+
+# The numbers that element.cuh, mma.cuh and schedule.cuh give to these words.
+DTYPE_IDS: dict[Dtype, int] = {"bf16": 0, "fp16": 1, "fp32": 2}
+SCHEDULE_IDS = {name: number for number, name in enumerate(SCHEDULES)}
+
+
+@dataclass(frozen=True)
+class TileCode:
+    """How a kernel computes one tile.
+
+    `warps_m` x `warps_n` warps a CTA; `stages` k steps in shared memory at once, fewer
+    (never below `least_stages`) where a device has no room; `min_ctas` CTAs that the
+    compiler must let an SM hold.
+    """
+
+    tile: Tile
+    warps_m: int
+    warps_n: int
+    stages: int
+    least_stages: int
+    min_ctas: int
+
+    @property
+    def threads(self) -> int:
+        """Threads of a CTA."""
+        return 32 * self.warps_m * self.warps_n
+
+
+@dataclass(frozen=True)
+class Kernel:
+    """A GEMM kernel file; `pad_bytes` is what each k-major row adds in shared memory."""
+
+    name: str
+    dtypes: tuple[Dtype, ...]
+    least_compute_capability: tuple[int, int]
+    codes: tuple[TileCode, ...]
+    pad_bytes: int = 0
+
+
+@dataclass(frozen=True)
+class KernelFacts:
+    """What one CTA of a kernel needs on a device.
+
+    `registers` a thread is the compiler's figure for the plain kernel; it comes from the
+    recorded table where nothing is compiled.
+    """
+
+    kernel: str
+    code: TileCode
+    threads: int
+    registers: int
+    shared_bytes: int
+    stages: int
+
+
+# Warp tiles of 64 x 64 ask the fewest shared-memory reads of a tensor-core step, and fill
+# the registers of one CTA of 8 warps, or of two of 4.
+GEMM_MMA = Kernel(
+    "gemm_mma",
+    ("bf16", "fp16"),
+    (8, 0),
+    (
+        TileCode(Tile(64, 64, 64), 2, 2, stages=4, least_stages=2, min_ctas=3),
+        TileCode(Tile(128, 64, 64), 2, 2, stages=4, least_stages=2, min_ctas=2),
+        TileCode(Tile(128, 128, 32), 2, 2, stages=4, least_stages=2, min_ctas=2),
+        TileCode(Tile(128, 128, 64), 2, 2, stages=3, least_stages=2, min_ctas=2),
+        TileCode(Tile(128, 256, 64), 2, 4, stages=4, least_stages=2, min_ctas=1),
+        TileCode(Tile(256, 128, 64), 4, 2, stages=4, least_stages=2, min_ctas=1),
+    ),
+)
+GEMM_SIMT = Kernel(
+    "gemm_simt",
+    ("fp32",),
+    (7, 0),
+    (TileCode(Tile(128, 128, 16), 2, 4, stages=2, least_stages=2, min_ctas=2),),
+    pad_bytes=16,
+)
+KERNELS = (GEMM_MMA, GEMM_SIMT)
+
+
+def kernel_for(problem: Problem, device: Device) -> Kernel:
+    """The kernel that computes this dtype on this device.
+
+    Raises: DeviceError where the device is too old for the dtype.
+    """
+    kernel = next(kernel for kernel in KERNELS if problem.dtype in kernel.dtypes)
+    if device.compute_capability < kernel.least_compute_capability:
+        need, have = ("{}.{}".format(*c) for c in (kernel.least_compute_capability, device.compute_capability))
+        raise DeviceError(
+            f"{problem.dtype} needs compute capability {need}; {device.name} has {have}; use --dtype fp32"
+        )
+    return kernel
+
+
+def tile_code(kernel: Kernel, tile: Tile) -> TileCode:
+    """The kernel's code for a tile.
+
+    Raises: UsageError naming the tiles there are.
+    """
+    for code in kernel.codes:
+        if code.tile == tile:
+            return code
+    known = ", ".join(str(code.tile) for code in kernel.codes)
+    raise UsageError(f"tile {tile} is not one of {kernel.name}'s; use one of {known}")
+
+
+def default_tile(problem: Problem, device: Device) -> Tile:
+    """The largest tile that fits the device and still gives every SM one, else the smallest.
+
+    A rule for a start, not advice: measure other tiles.
+    """
+    kernel = kernel_for(problem, device)
+    fitting = [code.tile for code in kernel.codes if stages_that_fit(kernel, code, problem, device) is not None]
+    if not fitting:
+        raise DeviceError(f"no tile of {kernel.name} fits the {device.shared_per_block} bytes of {device.name}")
+    by_size = sorted(fitting, key=lambda tile: (tile.m * tile.n, tile.k, tile.n), reverse=True)
+    return next((tile for tile in by_size if tile.num_tiles(problem) >= device.sms), by_size[-1])
+
+
+def facts(problem: Problem, tile: Tile, device: Device) -> KernelFacts:
+    """What one CTA of the problem's kernel needs for this tile on this device.
+
+    Raises: UsageError for a tile the kernel does not have; DeviceError where its shared
+    memory does not fit.
+    """
+    kernel = kernel_for(problem, device)
+    code = tile_code(kernel, tile)
+    stages = stages_that_fit(kernel, code, problem, device)
+    if stages is None:
+        need = shared_bytes(kernel, code, problem, code.least_stages)
+        raise DeviceError(
+            f"tile {tile} needs {need} bytes of shared memory a CTA; {device.name} has {device.shared_per_block}; "
+            "use a smaller tile"
+        )
+    registers = recorded_registers(kernel.name, tile, device.compute_capability)
+    return KernelFacts(
+        kernel.name, code, code.threads, registers, shared_bytes(kernel, code, problem, stages), stages
+    )
+
+
+def shared_bytes(kernel: Kernel, code: TileCode, problem: Problem, stages: int) -> int:
+    """Dynamic shared memory of a CTA with that many stages."""
+    row = (code.tile.m + code.tile.n) * problem.element_bytes + 2 * kernel.pad_bytes
+    return stages * code.tile.k * row
+
+
+def defines(problem: Problem, facts: KernelFacts, schedule: str, probe: bool) -> dict[str, int]:
+    """The -D constants that compile the kernel for one tile and schedule."""
+    code = facts.code
+    common = {
+        "TILE_M": code.tile.m,
+        "TILE_N": code.tile.n,
+        "TILE_K": code.tile.k,
+        "MIN_CTAS": code.min_ctas,
+        "SCHEDULE": SCHEDULE_IDS[schedule],
+        "PROBE": int(probe),
+    }
+    if facts.kernel == GEMM_SIMT.name:
+        return common
+    return common | {
+        "WARPS_M": code.warps_m,
+        "WARPS_N": code.warps_n,
+        "STAGES": facts.stages,
+        "DTYPE": DTYPE_IDS[problem.dtype],
+    }
+
+
+def stages_that_fit(kernel: Kernel, code: TileCode, problem: Problem, device: Device) -> int | None:
+    """The most stages, up to the code's own number, whose shared memory the device has room for."""
+    for stages in range(code.stages, code.least_stages - 1, -1):
+        if shared_bytes(kernel, code, problem, stages) <= device.shared_per_block:
+            return stages
+    return None
+
+
+@lru_cache(maxsize=1)
+def _register_table() -> dict[tuple[str, str, str], int]:
+    text = resources.files("wavescope.data").joinpath("registers.csv").read_text()
+    return {
+        (row["kernel"], row["tile"], row["compute_capability"]): int(row["registers"])
+        for row in csv.DictReader(text.splitlines())
+    }
+
+
+def recorded_registers(kernel: str, tile: Tile, compute_capability: tuple[int, int]) -> int:
+    """Registers a thread of the fixed, plain kernel, as the assembler reported them.
+
+    Source: wavescope/data/registers.csv, written by tests/benchmarks/registers.py; the
+    nearest older compute capability stands in for one that is not listed.
+    """
+    table = _register_table()
+    listed = sorted(
+        tuple(int(part) for part in capability.split("."))
+        for name, size, capability in table
+        if (name, size) == (kernel, str(tile))
+    )
+    nearest = max((c for c in listed if c <= compute_capability), default=listed[0])
+    return table[kernel, str(tile), "{}.{}".format(*nearest)]

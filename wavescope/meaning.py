@@ -1,0 +1,143 @@
+"""What the numbers of a report mean, in two to four plain sentences; a pure function of the report."""
+
+from __future__ import annotations
+
+from wavescope.analyze import MIN_UNIT_STEPS
+from wavescope.wave_report import RankWave, WaveReport
+
+# A bound below this is no promise worth a warning about clocks.
+SMALL_BOUND = 1.02
+# Below this share of S x T, SMs without any CTA are not worth a sentence.
+SMALL_SHARE = 0.01
+
+
+def meaning(report: WaveReport) -> tuple[str, ...]:
+    """Two to four sentences for somebody who asks where the time went."""
+    sentences = [_rounds(report), _hidden_waves(report), _unit_times(report), _bound(report)]
+    said = [sentence for sentence in sentences if sentence]
+    if report.launch.source == "simulated":
+        said[0] = f"SIMULATED, nothing of this was measured: {said[0]}"
+    return tuple(said)
+
+
+def _rounds(report: WaveReport) -> str:
+    """How the units fill the places, and what that costs."""
+    waves, shares = report.waves, report.budget
+    if waves.nominal_waves < 1:
+        return _too_few(report)
+    things, on = _units(report), _places(report)
+    tail = _tail_cost(report)
+    if waves.reason:
+        onset = (waves.tail_onset_ns or 0) / shares.duration_ns
+        return (
+            f"{waves.num_units} {things} of unequal size on {on} have no rounds in common: "
+            f"the first SM is done at {onset:.0%} of the time, and {tail}."
+        )
+    rounds, last = len(waves.waves), waves.waves[-1]
+    if last.fill == 1 or rounds == 1:
+        many = "1 round" if rounds == 1 else f"{rounds} rounds"
+        return f"{waves.num_units} {things} fill {many} of {on} completely, so no places are left over, and {tail}."
+    places = round(last.units / last.fill)
+    return (
+        f"{waves.num_units} {things} on {on}: the {_ordinal(rounds)} round occupies {last.units} of them, "
+        f"the other {places - last.units} have nothing left to do, and {tail}."
+    )
+
+
+def _too_few(report: WaveReport) -> str:
+    """Below one wave there is no tail to remove: there are too few blocks."""
+    waves, shares = report.waves, report.budget
+    unused = shares.sms - shares.used_sms
+    idle = (
+        f"{unused} of {shares.sms} SMs never get one, which is {shares.share('unfilled'):.0%} of all SM time"
+        if shares.share("unfilled") >= SMALL_SHARE
+        else f"all {shares.sms} SMs get one, but not as many as fit"
+    )
+    return (
+        f"Too few blocks: {waves.num_units} {_units(report)} for {_places(report)}; {idle}. There is no tail to remove, "
+        "only room for more units (a smaller tile, or k split among CTAs); whether they pay has to be measured."
+    )
+
+
+def _tail_cost(report: WaveReport) -> str:
+    term = report.budget.terms["tail"]
+    if term.refused:
+        return "the tail is too short for the timer"
+    split = report.tail
+    cause = ""
+    if split and not split.quantization.refused and term.value > 0 and report.budget.share("tail") >= SMALL_SHARE:
+        part = split.quantization.value / term.value
+        cause = ", nearly all of it from the number of units" if 0.9 <= part <= 1.1 else ""
+        cause = ", most of it from unequal durations" if part < 0.5 else cause
+    return f"waiting for the last ones (the tail) is {report.budget.share('tail'):.1%} of all SM time{cause}"
+
+
+def _hidden_waves(report: WaveReport) -> str | None:
+    """Where all CTAs are resident at once, Nsight Compute sees one wave whatever happens inside."""
+    launch, waves = report.launch, report.waves
+    places = max(1, launch.places)
+    if launch.schedule is None and launch.grid == places:
+        return (
+            f"All {launch.grid} blocks are resident at once: if the kernel is persistent, its waves are inside the "
+            "blocks, and this trace does not show them."
+        )
+    if waves.num_units <= launch.grid or launch.grid > places:
+        return None
+    inside = f"there are {len(waves.waves)} rank waves inside" if waves.waves else "its units come in no common waves"
+    return (
+        f"Nsight Compute would call this {launch.grid / places:.2f} waves, for its {launch.grid} blocks are all "
+        f"resident at once; {inside}."
+    )
+
+
+def _unit_times(report: WaveReport) -> str | None:
+    """The last round's units against the first's."""
+    waves = report.waves
+    if waves.duration_ratio is None or _short(waves.waves[0], report) or _short(waves.waves[-1], report):
+        return None
+    cycles = f" ({waves.cycle_ratio:.2f} in cycles)" if waves.cycle_ratio is not None else ""
+    return (
+        f"A unit of the last round takes {waves.duration_ratio:.2f} of the time of one of the first{cycles}; no barrier "
+        "stands between rounds, an SM goes on as soon as it has room."
+    )
+
+
+def _short(wave: RankWave, report: WaveReport) -> bool:
+    return wave.median_duration_ns < MIN_UNIT_STEPS * report.timer_step_ns
+
+
+def _bound(report: WaveReport) -> str:
+    """What perfect balance could bring at most."""
+    bound = report.bound
+    if bound.refused:
+        return "The timer is too coarse to say what perfect balance could bring."
+    if bound.value < SMALL_BOUND:
+        return f"Balance is not the loss here: perfect balance would make it at most {bound.value - 1:.1%} faster."
+    return (
+        f"Perfect balance would make it at most {bound.value - 1:.0%} faster, at unchanged unit cost and clock; part of "
+        "that is not to be had, since the clock rises while SMs idle."
+    )
+
+
+def _units(report: WaveReport) -> str:
+    """What to call the units: blocks of a foreign kernel, whole tiles, or parts of them."""
+    launch = report.launch
+    if launch.schedule is None:
+        return "blocks"
+    if launch.problem and launch.tile and launch.tile.num_tiles(launch.problem) == report.waves.num_units:
+        return "tiles"
+    return "units"
+
+
+def _places(report: WaveReport) -> str:
+    """The room they have: SMs where one CTA fits on each, else places."""
+    places, sms = report.waves.places, report.budget.sms
+    return f"{sms} SMs" if places == sms else f"{places} places ({sms} SMs)"
+
+
+def _ordinal(number: int) -> str:
+    names = ("first", "second", "third", "fourth", "fifth", "sixth", "seventh", "eighth", "ninth", "tenth")
+    if number <= len(names):
+        return names[number - 1]
+    ending = {1: "st", 2: "nd", 3: "rd"}.get(number % 10, "th") if number % 100 not in (11, 12, 13) else "th"
+    return f"{number}{ending}"

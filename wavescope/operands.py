@@ -1,0 +1,156 @@
+"""Operands on the device, and the verdict on a result: own kernels, so no CUDA library is needed."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import numpy as np
+
+from wavescope.errors import IntegrityError
+from wavescope.kernels import DTYPE_IDS
+from wavescope.launch import Function, Stream, allocate, download, fill_bytes, launch, load
+from wavescope.nvrtc import compile_kernel, kernel_directory
+from wavescope.problem import Dtype, Problem
+
+Values = Literal["integers", "normal"]
+
+POISON = 0xFF  # every byte: a NaN in bf16, fp16 and fp32, so an element left unwritten is wrong
+_CHECK_BLOCK = 64  # check.cu: a CTA checks 64 x 64 elements
+_MAX_GRID_Y = 65_535
+# Multiply-adds of one check launch: some 50 ms at 4 T/s (a T4), far below a display's time-out.
+_CHECK_SLICE = 2 * 10**11
+_VERDICT_DTYPE = np.dtype([("wrong", "<u8"), ("first", "<u8"), ("worst", "<f4"), ("padding", "<u4")])
+
+# Unit roundoff of the output type: half a unit in the last place over the least value that has it.
+_ROUNDOFF: dict[Dtype, float] = {"bf16": 2.0**-8, "fp16": 2.0**-11, "fp32": 2.0**-24}
+# fp32 sums of k products of standard normals differ by the order of summation: a random walk
+# of k roundings of 2^-24 each, of partial sums that grow as sqrt(k), comes to about
+# k * 2^-25; tensor cores truncate where they add, hence eight times that.
+_SUM_ERROR_PER_K = 2.0**-22
+
+
+@dataclass(frozen=True)
+class OperandKernels:
+    """The two small kernels that make and check operands."""
+
+    fill: Function
+    check: Function
+
+
+@dataclass(frozen=True)
+class OperandSet:
+    """One A, B and C of a problem, rows padded to 16 bytes."""
+
+    problem: Problem
+    a: Any
+    b: Any
+    c: Any
+
+    @property
+    def pitches(self) -> tuple[int, int, int]:
+        """Leading dimensions lda, ldb, ldc in elements."""
+        p = self.problem
+        return p.pitch(p.k), p.pitch(p.k), p.pitch(p.n)
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """What the check found: elements, how many are wrong, and the largest error met."""
+
+    values: Values
+    elements: int
+    wrong: int
+    first: tuple[int, int] | None
+    worst_error: float
+    tolerance: str
+
+    def require(self, what: str) -> None:
+        """Raises: IntegrityError naming the first wrong element, where there is one."""
+        if self.wrong:
+            raise IntegrityError(
+                f"{what}: {self.wrong} of {self.elements} elements are wrong on {self.values} operands, the first at "
+                f"(m, n) = {self.first}, largest error {self.worst_error:.4g} (tolerance {self.tolerance}); "
+                "its times mean nothing"
+            )
+
+
+def load_operand_kernels(arch: str) -> OperandKernels:
+    """Compile and load the fill and check kernels."""
+    folder = kernel_directory()
+    return OperandKernels(
+        load(compile_kernel(folder / "operands.cu", {}, arch), "operands", 256),
+        load(compile_kernel(folder / "check.cu", {}, arch), "check", 256),
+    )
+
+
+def allocate_set(problem: Problem) -> OperandSet:
+    """Device memory for one A, B, C.  Raises: DeviceError where it does not fit."""
+    size = problem.element_bytes
+    return OperandSet(
+        problem,
+        allocate(problem.m * problem.pitch(problem.k) * size),
+        allocate(problem.n * problem.pitch(problem.k) * size),
+        allocate(problem.m * problem.pitch(problem.n) * size),
+    )
+
+
+def fill_set(kernels: OperandKernels, operands: OperandSet, values: Values, seed: int, stream: Stream) -> None:
+    """Fill A and B, and poison C."""
+    problem = operands.problem
+    for index, (matrix, rows) in enumerate(((operands.a, problem.m), (operands.b, problem.n))):
+        arguments = (
+            matrix,
+            np.int64(rows),
+            np.int32(problem.k),
+            np.int32(problem.pitch(problem.k)),
+            np.int32(DTYPE_IDS[problem.dtype]),
+            np.int32(values == "integers"),
+            np.uint64((2 * seed + index) % 2**64),
+        )
+        blocks = min(4096, -(-rows * problem.pitch(problem.k) // kernels.fill.threads))
+        launch(kernels.fill, (blocks,), arguments, stream)
+    fill_bytes(operands.c, POISON, stream)
+
+
+def check_set(kernels: OperandKernels, operands: OperandSet, values: Values, stream: Stream) -> Verdict:
+    """Compare C with a reference computed on the ordinary cores in fp32.
+
+    On integers C must be the correctly rounded exact result (sums stay below 2^24); on
+    normal operands within half a unit of the output type plus what the order of an fp32
+    sum of k products can change.
+    """
+    problem = operands.problem
+    relative, absolute = (0.0, 0.0) if values == "integers" else tolerance(problem)
+    report = allocate(_VERDICT_DTYPE.itemsize)
+    report.set(np.array([(0, 2**64 - 1, 0.0, 0)], _VERDICT_DTYPE).view(np.uint8))
+    blocks_n, blocks_m = -(-problem.n // _CHECK_BLOCK), -(-problem.m // _CHECK_BLOCK)
+    slice_m = max(1, min(_MAX_GRID_Y, _CHECK_SLICE // (blocks_n * _CHECK_BLOCK**2 * problem.k)))
+    for first in range(0, blocks_m, slice_m):
+        arguments = (
+            operands.a,
+            operands.b,
+            operands.c,
+            *(np.int32(size) for size in (problem.m, problem.n, problem.k, *operands.pitches)),
+            np.int32(DTYPE_IDS[problem.dtype]),
+            np.float32(relative),
+            np.float32(absolute),
+            np.int32(first),
+            report,
+        )
+        launch(kernels.check, (blocks_n, min(slice_m, blocks_m - first)), arguments, stream)
+    (found,) = download(report, _VERDICT_DTYPE, stream)
+    wrong = int(found["wrong"])
+    return Verdict(
+        values=values,
+        elements=problem.m * problem.n,
+        wrong=wrong,
+        first=(int(found["first"]) // problem.n, int(found["first"]) % problem.n) if wrong else None,
+        worst_error=float(found["worst"]),
+        tolerance="exact" if values == "integers" else f"{relative:.3g} x value + {absolute:.3g}",
+    )
+
+
+def tolerance(problem: Problem) -> tuple[float, float]:
+    """Relative and absolute tolerance on standard normal operands."""
+    return 1.01 * _ROUNDOFF[problem.dtype], _SUM_ERROR_PER_K * problem.k

@@ -1,0 +1,1 @@
+"""Documents made from a WaveReport or a trace; nothing is computed here."""

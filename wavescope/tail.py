@@ -1,0 +1,112 @@
+"""The tail split in two: what the number of units forces, and what their durations add."""
+
+from __future__ import annotations
+
+import heapq
+import math
+
+import numpy as np
+from numpy.typing import NDArray
+
+from wavescope.states import dense_index
+from wavescope.trace import Launch
+from wavescope.units import Units
+from wavescope.wave_report import CostModel, Quantity, TailSplit
+
+# Schedules that fix before the launch which CTA runs which unit.  All others (and kernels
+# whose schedule is unknown) hand a unit to the first free place, in index order.
+STATIC_SCHEDULES = frozenset({"persistent", "streamk", "hybrid", "tailsplit"})
+
+FloatArray = NDArray[np.float64]
+
+
+def tail_split(units: Units, launch: Launch, used_sms: int, tail: Quantity, timer_step_ns: float) -> TailSplit:
+    """Split the tail into quantization (nominal loads against M*) and imbalance (the rest, signed).
+
+    With `w` units side by side on an SM (CTAs per SM x lanes) the nominal load of an SM is
+    the sum of its units' costs / w.  M* is a time: for static schedules the largest load
+    of an SM or of a single CTA; otherwise when the last place ends if each of P x lanes
+    places takes the next unit as it falls free.  Over U equal units of cost c on used SMs
+    that make up P places this gives (P * ceil(U / P) - U) * c / w.  An SM that lacks one
+    of several CTAs counts as loaded less, though it is not idle: quantization is then an
+    upper estimate and imbalance makes up for it.
+    """
+    cost, nominal = fit_cost(units)
+    side_by_side = max(1, launch.ctas_per_sm) * units.lanes
+    if launch.schedule in STATIC_SCHEDULES:
+        makespan = max(
+            _largest_sum(units.sm, nominal) / side_by_side,
+            _largest_sum(units.cta, nominal) / units.lanes,
+        )
+    else:
+        makespan = list_makespan(nominal, max(1, launch.places) * units.lanes)
+    quantization = used_sms * makespan - float(nominal.sum()) / side_by_side
+    # Relative error of a mean over the units' lengths, two endpoints each.
+    error = abs(quantization) * timer_step_ns * math.sqrt(2 / len(units)) / max(float(nominal.mean()), 1.0)
+    return TailSplit(
+        quantization=Quantity(quantization, error),
+        imbalance=Quantity(tail.value - quantization, math.hypot(tail.error, error)),
+        makespan_ns=makespan,
+        cost=cost,
+    )
+
+
+def fit_cost(units: Units) -> tuple[CostModel, FloatArray]:
+    """Fit per_k_iter * k_iters + store [stores the tile] + partial [writes one] to the time units held places.
+
+    Returns the model and the nominal cost of each unit in ns.  A term that the units do
+    not let tell apart from those before it is left out (0), so its share sits in
+    `per_k_iter_ns`.  Where the full fit would give a unit no cost at all, only k_iters
+    are fitted.
+    """
+    group_ids, group = dense_index(units.k_iters * 2 + units.stores_tile)
+    k_iters, stores = group_ids >> 1, group_ids & 1
+    columns = np.stack([k_iters, stores, 1 - stores], axis=1).astype(np.float64)
+    count = np.bincount(group)
+    mean = np.bincount(group, weights=units.held_ns) / count
+    model = _least_squares(columns, mean, count, _told_apart(columns))
+    if (columns @ model).min() <= 0:
+        model = _least_squares(columns, mean, count, [0])
+    nominal = (columns @ model)[group]
+    equal = len(np.unique(columns @ model)) == 1
+    per_k_iter, store, partial = (float(value) for value in model)
+    return CostModel(per_k_iter, store, partial, None if equal else _r_squared(units.held_ns, nominal)), nominal
+
+
+def _told_apart(columns: FloatArray) -> list[int]:
+    """The first columns of full rank together, taken from the left."""
+    chosen: list[int] = []
+    for column in range(columns.shape[1]):
+        candidate = columns[:, [*chosen, column]]
+        if columns[:, column].any() and np.linalg.matrix_rank(candidate / np.abs(candidate).max(axis=0)) > len(chosen):
+            chosen.append(column)
+    return chosen
+
+
+def _least_squares(columns: FloatArray, mean: FloatArray, count: NDArray[np.int64], chosen: list[int]) -> FloatArray:
+    """Least squares over all units, from the mean and the number of each sort of unit."""
+    weight = np.sqrt(count)
+    model = np.zeros(columns.shape[1])
+    model[chosen] = np.linalg.lstsq(columns[:, chosen] * weight[:, None], mean * weight, rcond=None)[0]
+    return model
+
+
+def _r_squared(measured: NDArray[np.int64], fitted: FloatArray) -> float | None:
+    """Share of the measured variation that the fit explains."""
+    variation = float(((measured - measured.mean()) ** 2).sum())
+    return None if variation == 0 else 1.0 - float(((measured - fitted) ** 2).sum()) / variation
+
+
+def _largest_sum(owner: NDArray[np.int64], cost: FloatArray) -> float:
+    """The largest total cost of one owner."""
+    return float(np.bincount(dense_index(owner)[1], weights=cost).max())
+
+
+def list_makespan(costs: FloatArray, places: int) -> float:
+    """When the last place ends, if units in this order each go to the place that is free first."""
+    if costs.min() == costs.max():
+        return float(costs[0]) * -(-len(costs) // places)
+    free_at = [0.0] * min(places, len(costs))
+    for cost in costs.tolist():
+        heapq.heapreplace(free_at, free_at[0] + cost)
+    return max(free_at)

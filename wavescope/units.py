@@ -1,0 +1,156 @@
+"""The units a launch ran: spans that belong to one unit, put together."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from wavescope.states import dense_index, has_clocks, order_within
+from wavescope.trace import NULL, IntColumn, Kind, Spans
+
+
+@dataclass(frozen=True)
+class Units:
+    """Columns with one element a unit, in unit order; times in ns from T0.
+
+    A unit reaches from its spans' first begin to their last end.  `held_ns` is the time
+    it kept its place: from the end of the unit before it in the same CTA and lane (or the
+    CTA's begin) to its own end (the CTA's end for the last one), less what it waited for
+    other CTAs; so a CTA's time is shared out whole.  `cycles` is None without clocks.
+    `lanes` is the number of units one CTA works on at once.
+
+    Where a launch recorded nothing but CTAs, each CTA is a unit, `of_ctas` is True, and
+    its tile and k-range are NULL.
+    """
+
+    unit: IntColumn
+    cta: IntColumn
+    sm: IntColumn
+    tile_m: IntColumn
+    tile_n: IntColumn
+    k_begin: IntColumn
+    k_end: IntColumn
+    begin_ns: IntColumn
+    end_ns: IntColumn
+    held_ns: IntColumn
+    cycles: IntColumn | None
+    lanes: int
+    of_ctas: bool
+
+    def __len__(self) -> int:
+        return len(self.unit)
+
+    @property
+    def duration_ns(self) -> IntColumn:
+        """First begin to last end of each unit."""
+        return self.end_ns - self.begin_ns
+
+    @property
+    def k_iters(self) -> IntColumn:
+        """k_iters of each unit; 1 where a CTA stands for a unit, its work being unknown."""
+        return np.ones(len(self), np.int64) if self.of_ctas else self.k_end - self.k_begin
+
+    @property
+    def stores_tile(self) -> NDArray[np.bool_]:
+        """True where the unit did its tile's first k_iter, and so stores it."""
+        return np.ones(len(self), np.bool_) if self.of_ctas else np.asarray(self.k_begin == 0, np.bool_)
+
+
+def in_unit(spans: Spans) -> NDArray[np.bool_]:
+    """True for the spans that belong to a unit."""
+    return (spans.kind != Kind.CTA) & (spans.unit != NULL)
+
+
+def units_of(spans: Spans) -> Units:
+    """Put the spans of one launch together to units."""
+    ctas = spans.select(np.flatnonzero(spans.kind == Kind.CTA))
+    mine = np.flatnonzero(in_unit(spans))
+    return _units_of_spans(spans.select(mine), ctas) if len(mine) else _units_of_ctas(ctas)
+
+
+def _units_of_ctas(ctas: Spans) -> Units:
+    ctas = ctas.select(np.argsort(ctas.cta, kind="stable"))
+    nothing = np.full(len(ctas), NULL, np.int64)
+    lifetime = ctas.end_ns - ctas.begin_ns
+    return Units(
+        unit=ctas.cta,
+        cta=ctas.cta,
+        sm=ctas.sm,
+        tile_m=nothing,
+        tile_n=nothing,
+        k_begin=nothing,
+        k_end=nothing,
+        begin_ns=ctas.begin_ns,
+        end_ns=ctas.end_ns,
+        held_ns=lifetime,
+        cycles=ctas.end_clock - ctas.begin_clock if has_clocks(ctas) else None,
+        lanes=1,
+        of_ctas=True,
+    )
+
+
+def _units_of_spans(spans: Spans, ctas: Spans) -> Units:
+    unit, index = dense_index(spans.unit)
+    count = len(unit)
+    lane_ids, lane = dense_index(spans.lane)
+    first = np.full(count, len(spans), np.int64)  # the span that speaks for the unit: its first mac, if any
+    np.minimum.at(first, index, np.arange(len(spans)))
+    macs = np.flatnonzero(spans.kind == Kind.MAC)
+    first[index[macs[::-1]]] = macs[::-1]
+    begin, end = _extent(index, spans.begin_ns, spans.end_ns, count)
+    waited = _waited(spans, index, count)
+    cycles = None
+    if has_clocks(spans):
+        begin_clock, end_clock = _extent(index, spans.begin_clock, spans.end_clock, count)
+        cycles = end_clock - begin_clock
+    return Units(
+        unit=unit,
+        cta=spans.cta[first],
+        sm=spans.sm[first],
+        tile_m=spans.tile_m[first],
+        tile_n=spans.tile_n[first],
+        k_begin=spans.k_begin[first],
+        k_end=spans.k_end[first],
+        begin_ns=begin,
+        end_ns=end,
+        held_ns=_held(spans.cta[first], lane[first], begin, end, ctas) - waited,
+        cycles=cycles,
+        lanes=len(lane_ids),
+        of_ctas=False,
+    )
+
+
+def _extent(index: IntColumn, begin: IntColumn, end: IntColumn, count: int) -> tuple[IntColumn, IntColumn]:
+    """First begin and last end of each group."""
+    first = np.full(count, np.iinfo(np.int64).max)
+    last = np.full(count, np.iinfo(np.int64).min)
+    np.minimum.at(first, index, begin)
+    np.maximum.at(last, index, end)
+    return first, last
+
+
+def _waited(spans: Spans, index: IntColumn, count: int) -> IntColumn:
+    """Time each unit spent in wait spans."""
+    waits = np.flatnonzero(spans.kind == Kind.WAIT)
+    lengths = spans.end_ns[waits] - spans.begin_ns[waits]
+    return np.bincount(index[waits], weights=lengths, minlength=count).astype(np.int64)
+
+
+def _held(cta: IntColumn, lane: IntColumn, begin: IntColumn, end: IntColumn, ctas: Spans) -> IntColumn:
+    """Time each unit kept its place, waits included: the CTA's life shared out in unit order."""
+    cta_ids, of_span = dense_index(ctas.cta)
+    cta_begin, cta_end = np.empty(len(cta_ids), np.int64), np.empty(len(cta_ids), np.int64)
+    cta_begin[of_span], cta_end[of_span] = ctas.begin_ns, ctas.end_ns
+    of_unit = np.minimum(np.searchsorted(cta_ids, cta), len(cta_ids) - 1)
+    orphan = cta_ids[of_unit] != cta  # no lifetime recorded for its CTA
+    place = cta * (int(lane.max()) + 1) + lane
+    order = order_within(place, begin)
+    follows = np.append(False, place[order][1:] == place[order][:-1])
+    leads = np.append(follows[1:], False)
+    held_from = np.where(follows, np.append(0, end[order][:-1]), np.where(orphan, begin, cta_begin[of_unit])[order])
+    held_to = np.where(leads, end[order], np.where(orphan, end, cta_end[of_unit])[order])
+    held = np.empty(len(cta), np.int64)
+    held[order] = held_to - held_from
+    return held

@@ -1,0 +1,54 @@
+"""A GEMM on a device that is not there: decompose, fit, simulate."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from wavescope import __version__
+from wavescope.device import Device
+from wavescope.errors import DeviceError, ShapeError
+from wavescope.kernels import facts
+from wavescope.occupancy import Resources, require_fit
+from wavescope.problem import Problem, Tile
+from wavescope.schedule import Raster, decompose
+from wavescope.simulate import simulate
+from wavescope.trace import SIMULATED_BECAUSE, Trace
+
+MAX_SIMULATED_UNITS = 2_000_000  # about 1 GB of spans
+
+
+def run(
+    problem: Problem, tile: Tile, schedule_name: str, raster: Raster, device: Device, *, reason: str, seed: int = 0
+) -> Trace:
+    """The trace of a simulated launch; `reason` (a clause) says in its notes why it is one.
+
+    Raises: DeviceError where the operands or a CTA do not fit the device; UsageError and
+    ShapeError as decompose and kernels.facts.
+    """
+    if problem.operand_bytes > device.memory_bytes:
+        raise DeviceError(
+            f"{problem} needs {problem.operand_bytes / 1e9:.1f} GB of device memory; {device.name} has "
+            f"{device.memory_bytes / 1e9:.1f}; use a smaller problem"
+        )
+    need = facts(problem, tile, device)
+    fit = require_fit(f"tile {tile}", Resources(need.threads, need.registers, need.shared_bytes), device)
+    units = tile.num_tiles(problem)
+    if units > MAX_SIMULATED_UNITS:
+        raise ShapeError(
+            f"{problem} cut into {tile} gives {units} tiles, more than the {MAX_SIMULATED_UNITS} that are simulated; "
+            "use a larger tile or a smaller problem"
+        )
+    schedule = decompose(schedule_name, problem, tile, device.sms * fit.count, raster)
+    trace = simulate(
+        schedule,
+        device,
+        kernel=need.kernel,
+        block=need.threads,
+        registers=need.registers,
+        shared_bytes=need.shared_bytes,
+        ctas_per_sm=fit.count,
+        seed=seed,
+        tool_version=__version__,
+    )
+    launches = tuple(replace(launch, notes=(SIMULATED_BECAUSE + reason, *launch.notes)) for launch in trace.launches)
+    return replace(trace, launches=launches)

@@ -1,0 +1,174 @@
+"""From the device's peak to what was achieved, as a product of factors that is exact.
+
+Each factor is the share left after one loss.  The losses are taken in one order (clock,
+inside the tile, padding, then the SM states by priority, idle last, launch and probe);
+another order would share them out otherwise, with the same product.
+"""
+
+from __future__ import annotations
+
+import csv
+import functools
+import math
+from dataclasses import dataclass
+from importlib.resources import files
+
+import numpy as np
+
+from wavescope.device import Device
+from wavescope.problem import Dtype, Problem, Tile
+from wavescope.states import NUM_STATES, SmStates
+from wavescope.stats import Estimate
+from wavescope.trace import Kind, Launch, Timing
+from wavescope.wave_report import STATES, Budget, Factor, Waterfall
+
+_MEANINGS = {
+    "fixup": "SM time not spent on partial sums",
+    "epilogue": "SM time not spent storing tiles with no mac beside it",
+    "wait": "SM time not spent waiting for another CTA",
+    "resident": "SM time not spent in prologue, barriers and exit of a CTA",
+    "turnaround": "SM time not spent between one CTA and the next",
+    "ramp": "SM time not spent before an SM's first CTA",
+    "tail": "SM time not spent after an SM's last CTA",
+    "unfilled": "SMs that got a CTA at all",
+}
+
+
+@dataclass(frozen=True)
+class Rate:
+    """Dense floating-point operations per clock and SM with fp32 accumulation, and where that is from."""
+
+    compute_capability: str
+    product: str
+    dtype: str
+    flop: int
+    source: str
+
+
+@functools.cache
+def rates() -> tuple[Rate, ...]:
+    """The rows of flop_per_clock.csv; flop 0 says that the product lacks the unit."""
+    table = files("wavescope").joinpath("data/flop_per_clock.csv").read_text(encoding="utf-8")
+    return tuple(
+        Rate(row["compute_capability"], row["product"], row["dtype"], int(row["flop_per_clock_sm"]), row["source"])
+        for row in csv.DictReader(table.splitlines())
+    )
+
+
+def flop_per_clock(device: Device, dtype: Dtype) -> Rate | None:
+    """The rate of a device's SM for a dtype: the row with the longest product name its name holds.
+
+    None where no rate is known; tensor cores for bf16 and fp16, FP32 lanes for fp32.
+    """
+    capability = ".".join(str(part) for part in device.compute_capability)
+    fitting = [
+        rate
+        for rate in rates()
+        if (rate.compute_capability, rate.dtype) == (capability, dtype) and rate.product in device.name
+    ]
+    best = max(fitting, key=lambda rate: len(rate.product), default=None)
+    return best if best is not None and best.flop else None
+
+
+def waterfall(
+    budget: Budget, states: SmStates, launch: Launch, device: Device, timer_step_ns: float
+) -> tuple[Waterfall | None, tuple[str, ...]]:
+    """The waterfall, or None, and sentences on what keeps it from being there or from being believed."""
+    problem, tile, cycles = launch.problem, launch.tile, states.state_cycles
+    if problem is None or tile is None:
+        return None, ("No waterfall: the trace does not say which problem and tile were computed.",)
+    rate = flop_per_clock(device, problem.dtype)
+    if rate is None:
+        capability = ".".join(str(part) for part in device.compute_capability)
+        known = f"no {problem.dtype} rate per clock is known for {device.name} (compute capability {capability})"
+        return None, (f"No waterfall: {known}.",)
+    if budget.terms["mac"].value == 0:
+        return None, ("No waterfall: the trace has no mac spans, so the time inside tiles is unknown.",)
+    if cycles is None or cycles[:, Kind.MAC].sum() == 0:
+        return None, ("No waterfall: the spans carry no clocks.",)
+    mac_cycles = int(cycles[:, Kind.MAC].sum())
+    factors = (
+        *_tile_factors(budget, states, mac_cycles, rate.flop, problem, tile, device.max_clock_mhz),
+        *_state_factors(budget),
+        *(_timing_factors(budget.duration_ns, timer_step_ns, launch.timing) if launch.timing else ()),
+    )
+    against_ns = launch.timing.plain_ns.median if launch.timing else float(budget.duration_ns)
+    regime = f"plain event time, regime {launch.timing.regime}" if launch.timing else "T (no event time was taken)"
+    found = Waterfall(
+        peak_tflops=device.sms * rate.flop * device.max_clock_mhz / 1e6,
+        datasheet_tflops=device.peak_tflops.get(problem.dtype),
+        flop_per_clock_sm=rate.flop,
+        factors=factors,
+        achieved_tflops=problem.flop / against_ns / 1e3,
+        against=regime,
+    )
+    return found, tuple(_over_one(factors))
+
+
+def _tile_factors(
+    budget: Budget, states: SmStates, mac_cycles: int, flop: int, problem: Problem, tile: Tile, max_clock_mhz: float
+) -> list[Factor]:
+    """Clock, inside tile, padding: from the peak down to the useful operations in mac time."""
+    mac = budget.terms["mac"]
+    clock_mhz = mac_cycles / mac.value * 1e3
+    issued = tile.issued_flop(problem)
+    inside = issued / (flop * mac_cycles)
+    stretches = int(np.bincount(states.segments.state, minlength=NUM_STATES)[Kind.MAC])
+    units = "FP32 lanes" if problem.dtype == "fp32" else "tensor cores"
+    return [
+        Factor(
+            "clock",
+            clock_mhz / max_clock_mhz,
+            clock_mhz / max_clock_mhz * mac.error / mac.value,
+            f"the SM clock in mac time was {clock_mhz:.0f} of {max_clock_mhz:.0f} MHz",
+        ),
+        Factor(
+            "inside tile",
+            inside,
+            inside * math.sqrt(2 * stretches) / mac_cycles,  # clock64 counts single cycles
+            f"cycles of mac time that the {units} need at their full rate",
+        ),
+        Factor("padding", problem.flop / issued, 0.0, "issued operations that fall inside the problem"),
+    ]
+
+
+def _state_factors(budget: Budget) -> list[Factor]:
+    """One factor a state, from mac time to S x T."""
+    factors = []
+    before = budget.terms["mac"].value
+    for name in STATES[1:]:
+        term = budget.terms[name]
+        after = float(budget.total_ns) if name == STATES[-1] else before + term.value
+        factors.append(Factor(name, before / after, term.error / after, _MEANINGS[name]))
+        before = after
+    return factors
+
+
+def _timing_factors(duration_ns: int, timer_step_ns: float, timing: Timing) -> list[Factor]:
+    """Launch and probe: from T to the event time of the plain kernel."""
+    probed, plain = timing.probed_ns.median, timing.plain_ns.median
+    launch, probe = duration_ns / probed, probed / plain
+    relative = math.hypot(math.sqrt(2) * timer_step_ns / duration_ns, _half_width(timing.probed_ns) / probed)
+    return [
+        Factor("launch", launch, launch * relative, "event time of the probed kernel in which a CTA was on the device"),
+        Factor(
+            "probe",
+            probe,
+            _half_width(timing.perturbation),
+            "what the probe costs, given back: the plain kernel runs without it (1 or more)",
+        ),
+    ]
+
+
+def _half_width(estimate: Estimate) -> float:
+    return (estimate.high - estimate.low) / 2
+
+
+def _over_one(factors: tuple[Factor, ...]) -> list[str]:
+    """A sentence for each factor that cannot be: a share over 1 by more than its error."""
+    return [
+        f"The factor '{factor.name}' is {factor.value:.4f} (error {factor.error:.4f}): a share over 1 is a bug in the "
+        "trace or in the device's facts, do not rely on the waterfall."
+        for factor in factors
+        if factor.name != "probe" and factor.value > 1 + factor.error + 1e-9
+    ]
