@@ -94,7 +94,12 @@ def launch() -> Launch:
         ),
         verified={
             "plain_integers": {"values": "integers", "elements": 5308416, "worst_error": 0.0, "tolerance": "exact"},
-            "plain_normal": {"values": "normal", "elements": 5308416, "worst_error": 0.5, "tolerance": "0.00394 x value"},
+            "plain_normal": {
+                "values": "normal",
+                "elements": 5308416,
+                "worst_error": 0.5,
+                "tolerance": "0.00394 x value",
+            },
         },
     )
 

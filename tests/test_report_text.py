@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import re
 from collections.abc import Callable
+from dataclasses import replace
 
 import pytest
 import report_fixture as fixture
@@ -85,6 +86,13 @@ def test_header_names_device_kernel_schedule_and_clock() -> None:
     assert "SIMULATED" not in header
 
 
+def test_a_part_of_a_device_is_said_to_be_one() -> None:
+    report = fixture.report()
+    part = replace(report, device=replace(report.device, name="NVIDIA H200 MIG 3g.71gb", sms=60))
+    header = " ".join(" ".join(section(rendered(part, 80), "wavescope: ")).split())
+    assert "NVIDIA H200 shows 60 of its 132 SMs (a MIG instance)" in header
+
+
 def test_simulated_report_says_so_first_and_in_every_heading() -> None:
     lines = rendered(fixture.simulated_report(), 80)
     assert "SIMULATED because no CUDA device was found" in lines[1]
@@ -98,7 +106,7 @@ def test_result_states_time_rate_share_bound_and_perturbation() -> None:
     for words in (
         "87.01 us a launch (95%: 86.88 us to 87.23 us, 41 samples, regime cool)",
         "501.4 TFLOP/s, 46.8% of peak, 50.7% of the datasheet's",
-        "61.3% of SM time not idle (±0.01 points)",
+        "61.3% of SM time not idle (±0.009 points)",
         "at most 1.631 times faster with perfect balance, at unchanged unit cost and clock (estimated;",
         "+0.12% (95%: +0.03% to +0.21%), 41 pairs: costs at most +0.21% of the time",
     ):
@@ -149,9 +157,8 @@ def test_wave_table_drops_columns_before_it_gets_too_wide() -> None:
         "     2     30   22.7%   85.76     23.9%     41.60   41.66  41.73     0.967",
     ]
     wide = section(rendered(fixture.report(), 140), "Waves")
-    assert wide[0].split() == (
-        "wave units fill begin us end us length not idle unit p10 median p90 to first kcycles".split()
-    )
+    titles = "  wave  units    fill  begin us  end us  length  not idle  unit p10  median    p90  to first  kcycles"
+    assert wide[0] == titles
     notes = " ".join(" ".join(narrow[3:]).split())
     assert "1.23 nominal waves, wave efficiency 61.4% (estimated)." in notes
     assert "Median unit of the last wave / first wave: 0.967 in time, 0.987 in cycles." in notes
@@ -175,7 +182,7 @@ def test_units_without_waves_give_the_reason_and_the_busy_shares() -> None:
 def test_picture_has_a_row_for_each_merged_group_and_a_legend() -> None:
     lines = rendered(fixture.report(), 80)
     rows = section(lines, "SMs by time")
-    assert "each row 6 SMs, a column 1.28 us" in "\n".join(lines)
+    assert "each row 6 SMs, latest end first, a column 1.28 us" in "\n".join(lines)
     assert rows[0] == "      SM 0-5 " + "█" * 32 + "▒" + "█" * 33 + "▒"
     assert rows[21] == "  SM 126-131 " + "█" * 32 + "▒" + "·" * 34
     assert rows[23].split() == ["0", "42.9", "85.7", "us"]

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.host_compiler import host_compiler
+from host_compiler import host_compiler
 from wavescope.kernels import SCHEDULE_IDS
 from wavescope.nvrtc import kernel_directory
 from wavescope.problem import Problem, Tile

@@ -42,6 +42,9 @@ class Calibration:
     when the rest of the device idles, `sharing` the share of a unit's cost that goes
     with the number of CTAs on its SM (1: they share one throughput; 0: none is slowed).
 
+    A cost that the launches did not show (`source` names it) is 0, or part of
+    cycles_per_k_iter; sharing is 1 then.
+
     `exact` is False where the numbers are scaled from another tile, dtype, kernel or
     device; `notes` then says from which.
     """

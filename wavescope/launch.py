@@ -7,6 +7,7 @@ deadline.
 
 from __future__ import annotations
 
+import itertools
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -133,10 +134,23 @@ def timed_ns(graph: Any, lead: Operation, deadline_s: float, stream: Stream) -> 
         graph.launch(stream.raw)
         end.record(stream.raw)
     wait(stream, deadline_s)
-    elapsed_ns = float(cupy.cuda.get_elapsed_time(begin, end)) * 1e6
-    if not 0 < elapsed_ns < deadline_s * 1e9:
-        raise LaunchError(f"event time of {elapsed_ns:.0f} ns is impossible ({stream.facts}); events lie on this device")
-    return elapsed_ns
+    return _elapsed_ns(begin, end, deadline_s, stream)
+
+
+def replay_ns(graph: Any, count: int, deadline_s: float, stream: Stream) -> list[float]:
+    """Event times of `count` replays of a graph, back to back.
+
+    Raises: LaunchError past the deadline.
+    """
+    cupy = _cupy()
+    events = [cupy.cuda.Event() for _ in range(count + 1)]
+    with _driver_errors(stream):
+        events[0].record(stream.raw)
+        for event in events[1:]:
+            graph.launch(stream.raw)
+            event.record(stream.raw)
+    wait(stream, deadline_s)
+    return [_elapsed_ns(*pair, deadline_s, stream) for pair in itertools.pairwise(events)]
 
 
 def wait(stream: Stream, deadline_s: float) -> None:
@@ -166,6 +180,13 @@ def named_range(name: str) -> Iterator[None]:
         return
     with nvtx.annotate(name, domain=NVTX_DOMAIN):
         yield
+
+
+def _elapsed_ns(begin: Any, end: Any, deadline_s: float, stream: Stream) -> float:
+    elapsed_ns = float(_cupy().cuda.get_elapsed_time(begin, end)) * 1e6
+    if not 0 < elapsed_ns < deadline_s * 1e9:
+        raise LaunchError(f"an event time of {elapsed_ns:.0f} ns is impossible, so times mean nothing: {stream.facts}")
+    return elapsed_ns
 
 
 @lru_cache(maxsize=1)

@@ -54,8 +54,8 @@ def _too_few(report: WaveReport) -> str:
         else f"all {shares.sms} SMs get one, but not as many as fit"
     )
     return (
-        f"Too few blocks: {waves.num_units} {_units(report)} for {_places(report)}; {idle}. There is no tail to remove, "
-        "only room for more units (a smaller tile, or k split among CTAs); whether they pay has to be measured."
+        f"Too few blocks: {waves.num_units} {_units(report)} for {_places(report)}; {idle}. There is no tail to "
+        "remove, only room for more units (a smaller tile, or k split among CTAs); whether they pay has to be measured."
     )
 
 
@@ -97,8 +97,8 @@ def _unit_times(report: WaveReport) -> str | None:
         return None
     cycles = f" ({waves.cycle_ratio:.2f} in cycles)" if waves.cycle_ratio is not None else ""
     return (
-        f"A unit of the last round takes {waves.duration_ratio:.2f} of the time of one of the first{cycles}; no barrier "
-        "stands between rounds, an SM goes on as soon as it has room."
+        f"A unit of the last round takes {waves.duration_ratio:.2f} of the time of one of the first{cycles}; no "
+        "barrier stands between rounds, an SM goes on as soon as it has room."
     )
 
 
@@ -114,8 +114,8 @@ def _bound(report: WaveReport) -> str:
     if bound.value < SMALL_BOUND:
         return f"Balance is not the loss here: perfect balance would make it at most {bound.value - 1:.1%} faster."
     return (
-        f"Perfect balance would make it at most {bound.value - 1:.0%} faster, at unchanged unit cost and clock; part of "
-        "that is not to be had, since the clock rises while SMs idle."
+        f"Perfect balance would make it at most {bound.value - 1:.0%} faster, at unchanged unit cost and clock; part "
+        "of that is not to be had, since the clock rises while SMs idle."
     )
 
 

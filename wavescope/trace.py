@@ -6,6 +6,7 @@ way everywhere.  Twin of the device's record: kernels/include/trace.cuh.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field, fields
 from enum import IntEnum
 from typing import Any, Literal
@@ -150,6 +151,11 @@ class Trace:
     timer_step_ns: int
     launches: tuple[Launch, ...]
     spans: Spans
+
+
+def join(parts: Sequence[Spans]) -> Spans:
+    """The spans of several launches in one."""
+    return Spans(*(np.concatenate([getattr(part, column.name) for part in parts]) for column in fields(Spans)))
 
 
 def spans_of_records(records: NDArray[Any], launch_id: int, cluster: int) -> tuple[Spans, int]:

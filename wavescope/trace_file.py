@@ -103,7 +103,7 @@ def load(path: str | Path) -> Trace:
         with open(path, "rb") as source:
             file = pq.ParquetFile(source, page_checksum_verification=True)
             num_rows = file.metadata.num_rows
-            table = file.read(use_threads=False) if num_rows <= MAX_SPANS else None
+            table = file.read() if num_rows <= MAX_SPANS else None
     except (pa.ArrowException, OSError, ValueError, MemoryError) as error:
         _refuse(where, f"the Parquet data is damaged ({_first_line(error)})", "copy or record it again")
     if table is None:
@@ -182,7 +182,8 @@ def _read(column: pa.ChunkedArray, name: str, where: str) -> IntColumn:
     if not pa.types.is_integer(column.type):
         _refuse(where, f"{name} holds {column.type} values{_odd_value(column)}, not integers")
     try:
-        values: IntColumn = column.cast(pa.int64()).fill_null(NULL).to_numpy()
+        whole = column.cast(pa.int64())
+        values: IntColumn = (whole.fill_null(NULL) if whole.null_count else whole).to_numpy()
     except pa.ArrowInvalid as error:  # uint64 above int64
         _refuse(where, f"{name} does not fit 63 bits ({_first_line(error)})")
     nulls: NDArray[np.bool_] | bool = column.is_null().to_numpy() if column.null_count else False

@@ -40,6 +40,7 @@ class Units:
     of_ctas: bool
 
     def __len__(self) -> int:
+        """The number of units."""
         return len(self.unit)
 
     @property
@@ -54,8 +55,8 @@ class Units:
 
     @property
     def stores_tile(self) -> NDArray[np.bool_]:
-        """True where the unit did its tile's first k_iter, and so stores it."""
-        return np.ones(len(self), np.bool_) if self.of_ctas else np.asarray(self.k_begin == 0, np.bool_)
+        """True where the unit did its tile's first k_iter, and so stores it; a CTA (k_begin NULL) counts as one."""
+        return self.k_begin <= 0
 
 
 def in_unit(spans: Spans) -> NDArray[np.bool_]:

@@ -18,9 +18,8 @@ from pathlib import Path
 
 import numpy as np
 
-sys.path.insert(0, str(Path(__file__).parents[1]))
-from synthetic import tiled, trace_from
-
+sys.path.insert(0, str(Path(__file__).parents[2]))
+from tests.synthetic import tiled, trace_from
 from wavescope.analyze import analyze
 from wavescope.integrity import check
 from wavescope.picture import picture

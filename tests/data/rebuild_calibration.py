@@ -13,10 +13,9 @@ from pathlib import Path
 import numpy as np
 
 ROOT = Path(__file__).resolve().parents[2]
-sys.path[:0] = [str(ROOT), str(ROOT / "tests")]
+sys.path.insert(0, str(ROOT))
 
-from recorded import DATA, triton_matmul  # noqa: E402
-
+from tests.recorded import DATA, triton_matmul  # noqa: E402
 from wavescope.calibrate import fit_all  # noqa: E402
 from wavescope.calibration import Calibration, render  # noqa: E402
 from wavescope.problem import Problem  # noqa: E402

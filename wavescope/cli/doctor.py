@@ -36,7 +36,9 @@ def doctor(json: Annotated[bool, typer.Option("--json", help="Print the findings
     """Check the installation; exit with 0 where at least simulated profiles and reports work."""
     findings = list(examine())
     if json:
-        print(json_module.dumps({"schema_version": SCHEMA_VERSION, "findings": [asdict(f) for f in findings]}, indent=2))
+        print(
+            json_module.dumps({"schema_version": SCHEMA_VERSION, "findings": [asdict(f) for f in findings]}, indent=2)
+        )
     else:
         wide = max(len(finding.what) for finding in findings)
         for finding in findings:

@@ -11,27 +11,35 @@ if TYPE_CHECKING:
     from wavescope.terms import Term
 
 WIDTH = 78
+WIDE = 110  # paths of JSON keys take half of it
 
 
 def explain(
     term: Annotated[list[str] | None, typer.Argument(metavar="[TERM]", help="A word from a report.")] = None,
 ) -> None:
-    """Explain a word of the reports: definition, formula, example, source; without one, list all."""
+    """Explain a word of the reports: definition, formula, example, source.
+
+    Without a word, list all; 'json' lists the keys of --json.
+    """
     from wavescope.terms import find, terms
 
     if not term:
-        print(_list(terms()))
+        print(_list([(entry.name, entry.definition.split(". ")[0].rstrip(".") + ".") for entry in terms()]))
+    elif [word.lower().lstrip("-") for word in term] == ["json"]:
+        from wavescope.report.json import KEYS
+
+        print(_list(list(KEYS.items()), width=WIDE))
     else:
         print(_entry(find(" ".join(term))))
 
 
-def _list(known: tuple[Term, ...]) -> str:
-    wide = max(len(term.name) for term in known)
+def _list(rows: list[tuple[str, str]], width: int = WIDTH) -> str:
+    """Names, and beside them what they mean."""
+    wide = max(len(name) for name, _ in rows)
     lines = []
-    for term in known:
-        first = term.definition.split(". ")[0].rstrip(".") + "."
+    for name, text in rows:
         indent = " " * (wide + 2)
-        lines += textwrap.wrap(first, WIDTH, initial_indent=f"{term.name:<{wide}}  ", subsequent_indent=indent)
+        lines += textwrap.wrap(text, width, initial_indent=f"{name:<{wide}}  ", subsequent_indent=indent)
     return "\n".join(lines)
 
 

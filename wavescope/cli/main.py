@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import io
 import os
 import sys
 from collections.abc import Sequence
@@ -89,8 +91,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         return CLOSED_PIPE
     except OSError as error:
         _drop_stdout()
-        name = f"{error.filename}: " if error.filename else ""
-        return _fail(f"{name}{error.strerror or error}; cannot go on", OutputError.exit_code)
+        message = f"{error.filename or 'output'}: {error.strerror or error}; nothing more can be written"
+        return _fail(message, OutputError.exit_code)
     except MemoryError:
         return _fail("not enough memory for this; use a smaller problem or trace", DeviceError.exit_code)
 
@@ -110,9 +112,9 @@ def _run(argv: Sequence[str]) -> int:
 def _prepare_streams() -> None:
     """A closed stream swallows output; a character the console lacks is escaped, never an error."""
     if sys.stdout is None:
-        sys.stdout = open(os.devnull, "w")
+        sys.stdout = io.StringIO()
     if sys.stderr is None:
-        sys.stderr = open(os.devnull, "w")
+        sys.stderr = io.StringIO()
     for stream in (sys.stdout, sys.stderr):
         if hasattr(stream, "reconfigure"):
             stream.reconfigure(errors="backslashreplace")
@@ -123,16 +125,15 @@ def _usage_message(error: typer.TyperException) -> str:
     context = getattr(error, "ctx", None)
     path = context.command_path if context else "wavescope"
     text = " ".join(error.format_message().split()).rstrip(".")
-    return f"{text[:1].lower()}{text[1:]}; '{path} --help' shows what there is"
+    end = "" if text.endswith("?") else ";"
+    return f"{text[:1].lower()}{text[1:]}{end} '{path} --help' shows what there is"
 
 
 def _fail(message: str, status: int) -> int:
     """Print a message on stderr, control characters escaped; return the status."""
     shown = "".join(c if c.isprintable() or c == "\n" else c.encode("unicode_escape").decode() for c in message)
-    try:
+    with contextlib.suppress(OSError):  # where nobody listens, the status still tells
         print(f"wavescope: {shown}", file=sys.stderr, flush=True)
-    except OSError:
-        pass  # nobody listens; the status still tells
     return status
 
 

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from wavescope.wave_report import WaveReport
 
 BELOW_BAR = 1  # exit status
+PIPE_HEIGHT = 30  # lines a picture is made for where no terminal tells its own
 
 
 @dataclass(frozen=True)
@@ -131,7 +132,8 @@ def _print_text(trace: Trace, report: WaveReport, sentences: Sequence[str]) -> N
 
     console = Console(highlight=False, markup=False, emoji=False)
     page = Page(page_width(console.width), glyphs.for_encoding(console.encoding))
-    rows, columns = charts.picture_size(page.width, console.height, report.budget.sms)
+    height = console.height if console.is_terminal else PIPE_HEIGHT
+    rows, columns = charts.picture_size(page.width, height, report.budget.sms)
     cells = picture(trace, report.launch.launch_id, rows, columns)
     for line in text.lines(page, report, cells, sentences):
         console.print(line, soft_wrap=True)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, TypeVar, get_args
 
 import typer
 
@@ -14,7 +14,10 @@ if TYPE_CHECKING:
     from wavescope.cli.target import Target
     from wavescope.problem import Problem, Tile
     from wavescope.schedule import Raster
+    from wavescope.timing import Regime
     from wavescope.trace import Trace
+
+Name = TypeVar("Name", bound=str)
 
 DEFAULT_REPEAT = 41  # H200, 2026-11: 41 alternating rounds resolve 0.1 % of a kernel's time
 MAX_REPEAT = 100_000
@@ -44,6 +47,12 @@ def profile(
         str | None,
         typer.Option(metavar="DEVICE", help="cuda:N or virtual:NAME.  [default: cuda:0, without a GPU virtual:h200]"),
     ] = None,
+    regime: Annotated[
+        str,
+        typer.Option(
+            metavar="NAME", help="Timing on a GPU. cool: idle before each graph; sustained: at the power cap."
+        ),
+    ] = "cool",
     repeat: Annotated[str, typer.Option(metavar="COUNT", help="Rounds of timing on a GPU.")] = str(DEFAULT_REPEAT),
     seed: Annotated[str, typer.Option(metavar="NUMBER", help="Of the random operands, or of the simulation.")] = "0",
     output: Annotated[
@@ -61,22 +70,27 @@ def profile(
     from wavescope.cli.outputs import deliver, note, outputs
     from wavescope.problem import DTYPES, MAX_DIMENSION, Problem, Tile
 
-    sizes = [
+    rows, columns, depth = (
         whole_number(option, text, most=MAX_DIMENSION, example=example)
         for option, text, example in (("--m", m, 2304), ("--n", n, 2304), ("--k", k, 4096))
-    ]
+    )
     rounds = whole_number("--repeat", repeat, most=MAX_REPEAT, example=DEFAULT_REPEAT)
     number = whole_number("--seed", seed, least=0, most=MAX_SEED, example=0)
-    problem = Problem(*sizes, dtype=_one_of("--dtype", dtype, DTYPES))  # type: ignore[arg-type]
+    problem = Problem(rows, columns, depth, _one_of("--dtype", dtype, DTYPES))
     asked = None if tile is None else Tile.parse(tile)
     wanted = outputs(json=json, csv=csv, fail_under=fail_under, trace=output)
 
     from wavescope.cli.target import choose
     from wavescope.schedule import SCHEDULES, Raster
+    from wavescope.timing import Regime
 
     name = _one_of("--schedule", schedule, SCHEDULES)
     order = Raster(raster)
-    trace = record(problem, asked, name, order, choose(device), rounds, number)
+    how = _one_of("--regime", regime, get_args(Regime))
+    target = choose(device)
+    if target.cuda_index is None and json:
+        note(f"simulated because {target.reason}")
+    trace = record(problem, asked, name, order, target, how, rounds, number)
     if wanted.trace:
         from wavescope.trace_file import save
 
@@ -86,7 +100,14 @@ def profile(
 
 
 def record(
-    problem: Problem, tile: Tile | None, schedule: str, raster: Raster, target: Target, repeat: int, seed: int
+    problem: Problem,
+    tile: Tile | None,
+    schedule: str,
+    raster: Raster,
+    target: Target,
+    regime: Regime,
+    repeat: int,
+    seed: int,
 ) -> Trace:
     """The trace of the problem on the target, measured or simulated."""
     from wavescope.cli.outputs import note
@@ -99,10 +120,20 @@ def record(
         return run(problem, chosen, schedule, raster, target.device, reason=target.reason, seed=seed)
     from wavescope.measure import measure
 
-    return measure(problem, chosen, schedule, raster, target.cuda_index, repeat=repeat, seed=seed, progress=note)
+    return measure(
+        problem,
+        chosen,
+        schedule,
+        raster,
+        target.cuda_index,
+        regimes=(regime,),
+        repeat=repeat,
+        seed=seed,
+        progress=note,
+    )
 
 
-def _one_of(option: str, value: str, known: tuple[str, ...]) -> str:
+def _one_of(option: str, value: str, known: tuple[Name, ...]) -> Name:
     """The value, where it is one of the known ones.
 
     Raises: UsageError naming the option, the value and what there is.
@@ -111,8 +142,9 @@ def _one_of(option: str, value: str, known: tuple[str, ...]) -> str:
 
     from wavescope.errors import UsageError
 
-    if value in known:
-        return value
+    for name in known:
+        if value == name:
+            return name
     close = get_close_matches(value.lower(), known, 1)
     hint = f"; did you mean {close[0]}?" if close else ""
     raise UsageError(f'{option}: "{value}" is unknown; use one of {", ".join(known)}{hint}')

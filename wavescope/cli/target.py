@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from wavescope import cuda_device
 from wavescope.device import CUDA_PREFIX, VIRTUAL_PREFIX, Device, cuda_index, virtual_device
-from wavescope.errors import UsageError
+from wavescope.errors import DeviceError, UsageError
 
 DEFAULT_VIRTUAL = VIRTUAL_PREFIX + "h200"
 
@@ -34,7 +34,10 @@ def choose(name: str | None) -> Target:
         return Target(virtual_device(DEFAULT_VIRTUAL), None, "no CUDA device was found")
     index = cuda_index(name)
     if index is not None:
-        return Target(cuda_device.query(index), index)
+        try:
+            return Target(cuda_device.query(index), index)
+        except DeviceError as error:
+            raise DeviceError(f"--device {name}: {error}") from error
     if name.strip().lower().startswith(CUDA_PREFIX.rstrip(":")):
         raise UsageError(f'--device: "{name}" names no CUDA device; write cuda:N, for example cuda:0')
     return Target(virtual_device(name), None, f"--device {name} asks for it")

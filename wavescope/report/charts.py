@@ -118,8 +118,7 @@ def _budget_row(
 
 def _tail_rows(page: Page, parts: Budget, unit: figures.TimeUnit, tail: TailSplit) -> list[Text]:
     pairs = (("quantization", tail.quantization), ("imbalance", tail.imbalance))
-    rows = [_budget_row(page, parts, unit, f"  {name}", amount, "dim") for name, amount in pairs]
-    return rows
+    return [_budget_row(page, parts, unit, f"  {name}", amount, "dim") for name, amount in pairs]
 
 
 def _tail_note(tail: TailSplit) -> str:
@@ -141,7 +140,7 @@ def picture_size(width: int, height: int, sms: int) -> tuple[int, int]:
 
 def picture(page: Page, report: WaveReport, cells: Picture) -> list[Text]:
     """Rows of SMs, columns of time; a cell shows the state that holds most of it."""
-    rows = f"each row {cells.sms_per_row} SMs" if cells.sms_per_row > 1 else "a row an SM"
+    rows = f"each row {cells.sms_per_row} SMs, latest end first" if cells.sms_per_row > 1 else "a row an SM"
     title = f"SMs by time: {rows}, a column {figures.time(cells.column_ns, 3)}"
     lines = [heading(page, title, report.launch.source)]
     for sms, row in zip(cells.rows_sms, cells.cells, strict=True):
@@ -152,7 +151,9 @@ def picture(page: Page, report: WaveReport, cells: Picture) -> list[Text]:
         lines.append(line)
     lines += _time_axis(page, cells.cells.shape[1], report.budget.duration_ns)
     present = {STATES[index] for index in set(cells.cells.ravel().tolist())}
-    keys = "   ".join(f"{page.glyphs.states[name].replace(' ', '(blank)')} {name}" for name in STATES if name in present)
+    keys = "   ".join(
+        f"{page.glyphs.states[name].replace(' ', '(blank)')} {name}" for name in STATES if name in present
+    )
     lines += paragraph(page, f"{keys}   (a cell shows what fills most of it)")
     return lines
 
@@ -176,7 +177,7 @@ def sm_label(sms: tuple[int, ...]) -> str:
         return f"SM {known[0]}"
     if len(known) == len(sms) and known == list(range(known[0], known[0] + len(known))):
         return f"SM {known[0]}-{known[-1]}"
-    return f"SM {known[0]}+{len(sms) - 1}"
+    return f"SM {known[0]} +{len(sms) - 1}"
 
 
 def _time_axis(page: Page, columns: int, duration_ns: int) -> list[Text]:

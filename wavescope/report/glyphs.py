@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 
 from wavescope.wave_report import STATES
 
@@ -60,10 +60,8 @@ class Glyphs:
     @property
     def characters(self) -> str:
         """All of them, to try whether an encoding has them."""
-        return "".join(
-            [self.full, self.eighths, self.levels, self.lost, self.rule, self.axis, self.axis_start, self.axis_end]
-            + [self.plus_minus, self.ellipsis, *self.states.values()]
-        )
+        texts = [getattr(self, entry.name) for entry in fields(self) if entry.name != "states"]
+        return "".join([*texts, *self.states.values()])
 
 
 def _by_state(characters: str) -> dict[str, str]:

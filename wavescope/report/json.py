@@ -113,6 +113,8 @@ KEYS: dict[str, str] = {
     "waves.reason": "why there are no waves, null where there are",
     "waves.duration_ratio": "median unit of the last wave / first wave, in time",
     "waves.cycle_ratio": "the same in cycles",
+    "waves.tail_onset_ns": "when the first SM ended its last CTA",
+    "waves.busy_shares[]": "mean share of SMs not idle, in equal parts of T",
     "waves.waves[].index": "number of the rank wave, from 0",
     "waves.waves[].units": "units in it",
     "waves.waves[].begin_ns": "previous wave's boundary",

@@ -7,6 +7,7 @@ from typing import Any
 
 from rich.text import Text
 
+from wavescope.device import sm_count_note
 from wavescope.report import charts, figures
 from wavescope.report.layout import Column, Page, heading, labelled, paragraph, table
 from wavescope.trace import SIMULATED_BECAUSE
@@ -51,7 +52,7 @@ def _header(page: Page, report: WaveReport) -> list[Text]:
         ("timer", f"steps of {report.timer_step_ns} ns"),
     ]
     rows += [("verified", "; ".join(_check(name, found) for name, found in launch.verified.items()))]
-    rows += [("note", note) for note in notes]
+    rows += [("note", note) for note in (sm_count_note(device), *notes) if note]
     for label, text in rows:
         result += labelled(page, label, text) if text else []
     return result
@@ -61,7 +62,9 @@ def _check(name: str, found: Any) -> str:
     """One check of the result: its name, and what it found in words."""
     if isinstance(found, dict):
         parts = {key.replace("_", " "): value for key, value in found.items() if key != "values"}
-        found = ", ".join(f"{key} {value:g}" if isinstance(value, float) else f"{key} {value}" for key, value in parts.items())
+        found = ", ".join(
+            f"{key} {value:g}" if isinstance(value, float) else f"{key} {value}" for key, value in parts.items()
+        )
     return f"{name.replace('_', ' ')}: {found}"
 
 
@@ -104,7 +107,8 @@ def _result(page: Page, report: WaveReport) -> list[Text]:
         share = fall.achieved_tflops / fall.peak_tflops
         sheet = fall.datasheet_tflops
         beside = f", {figures.percent(fall.achieved_tflops / sheet)} of the datasheet's" if sheet else ""
-        rows.append(("rate", f"{figures.significant(fall.achieved_tflops)} TFLOP/s, {figures.percent(share)} of peak{beside}"))
+        rate = figures.significant(fall.achieved_tflops)
+        rows.append(("rate", f"{rate} TFLOP/s, {figures.percent(share)} of peak{beside}"))
     rows.append(("SMs", _busy_line(page, report)))
     rows.append(("balance", _bound_line(report)))
     if report.launch.timing:
@@ -143,9 +147,7 @@ def _busy_line(page: Page, report: WaveReport) -> str:
     error = f"{page.glyphs.plus_minus}{figures.significant(100 * busy.error / parts.total_ns, 1)}"
     used = f"{parts.used_sms} of {parts.sms} SMs used, " if parts.used_sms < parts.sms else ""
     places = f"; places {figures.percent(report.place_busy)} busy" if report.launch.ctas_per_sm > 1 else ""
-    active = (
-        f"; active cycles average / maximum {report.active_cycles_ratio:.3f}" if report.active_cycles_ratio else ""
-    )
+    active = f"; active cycles average / maximum {report.active_cycles_ratio:.3f}" if report.active_cycles_ratio else ""
     return f"{used}{figures.percent(busy.value / parts.total_ns)} of SM time not idle ({error} points){places}{active}"
 
 
@@ -173,9 +175,8 @@ def _waves(page: Page, report: WaveReport) -> list[Text]:
         notes.append(f"Median unit of the last wave / first wave: {waves.duration_ratio:.3f}{cycles}.")
     if waves.tail_onset_ns is not None:
         onset = waves.tail_onset_ns / report.budget.duration_ns
-        notes.append(
-            f"The first SM ends its last CTA at {figures.time(waves.tail_onset_ns)}, {figures.percent(onset)} of the time."
-        )
+        at = figures.time(waves.tail_onset_ns)
+        notes.append(f"The first SM ends its last CTA at {at}, {figures.percent(onset)} of the time.")
     if len(waves.waves) > 1:
         notes.append("No barrier parts the waves; a boundary is the median end of a wave's units.")
     return result + paragraph(page, " ".join(notes))

@@ -1,0 +1,208 @@
+"""The kernels on the device: right results for any shape, records that match the schedule, faults caught."""
+
+import random
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from wavescope import kernels
+from wavescope.device import Device
+from wavescope.errors import DeviceError, IntegrityError, LaunchError
+from wavescope.integrity import check
+from wavescope.kernels import GEMM_MMA, GEMM_SIMT, Kernel
+from wavescope.launch import download, launch, load, open_stream, timed_ns, wait
+from wavescope.measure import measure, timer_step_ns, verify_integers, verify_one
+from wavescope.nvrtc import architecture, compile_kernel, kernel_directory
+from wavescope.operands import fill_set
+from wavescope.prepare import Prepared, graph_of, prepare
+from wavescope.problem import Problem, Tile
+from wavescope.schedule import SCHEDULES, Raster
+from wavescope.trace import RECORD_DTYPE, Launch, Trace, spans_of_records
+
+SHAPE_SEED = 20261129
+RASTERS = ("row", "column", "grouped3", "grouped8")
+
+
+def random_problems(count: int, seed: int, most: int = 3000) -> list[Problem]:
+    """Shapes with 1, primes and multiples of 8 among them."""
+    draw = random.Random(seed)
+    special = [1, 2, 3, 7, 13, 31, 61, 127, 251, 509, 1021, 2039, 2999, 64, 128, 256, 1024]
+    return [
+        Problem(
+            *(draw.choice(special) if draw.random() < 0.4 else draw.randint(1, most) for _ in range(3)),
+            dtype=draw.choice(["bf16", "bf16", "fp16", "fp32"]),
+        )
+        for _ in range(count)
+    ]
+
+
+def ready(problem: Problem, tile: Tile, schedule: str, raster: str, device: Device) -> Prepared:
+    return prepare(problem, tile, schedule, Raster(raster), device, 0, kernels.facts(problem, tile, device))
+
+
+def trace_of(prepared: Prepared, device: Device, step_ns: int) -> Trace:
+    stream = open_stream(0, "download")
+    spans, t0 = spans_of_records(download(prepared.records[0], RECORD_DTYPE, stream), 0, cluster=1)
+    schedule, functions = prepared.schedule, prepared.functions
+    launch_facts = Launch(
+        0, "measured", prepared.facts.kernel, schedule.name, schedule.raster.name, schedule.problem, schedule.tile,
+        schedule.num_ctas, prepared.facts.threads, 1, functions.plain.registers, prepared.facts.shared_bytes,
+        functions.ctas_per_sm, device.sms * functions.ctas_per_sm, t0_globaltimer_ns=t0,
+    )  # fmt: skip
+    return Trace("test", device, step_ns, (launch_facts,), spans)
+
+
+@pytest.mark.parametrize("schedule", SCHEDULES)
+def test_random_shapes_are_right(device: Device, schedule: str) -> None:
+    draw = random.Random(SHAPE_SEED)
+    for problem in random_problems(60, SHAPE_SEED):
+        kernel = kernels.kernel_for(problem, device)
+        tile = draw.choice(kernel.codes).tile
+        prepared = ready(problem, tile, schedule, draw.choice(RASTERS), device)
+        stream = open_stream(0, str(problem))
+        verify_integers(prepared, SHAPE_SEED, stream)
+        check(trace_of(prepared, device, timer_step_ns(prepared.functions.timer, stream)), prepared.schedule)
+        fill_set(prepared.functions.operands, prepared.sets[0], "normal", SHAPE_SEED, stream)
+        verify_one(prepared, prepared.functions.plain, "normal", stream)
+
+
+FAULTS = {
+    "a dropped k_iter": (
+        "const int iters = unit.k_end - unit.k_begin;",
+        "const int iters = unit.k_end - unit.k_begin - (unit.index == 1);",
+    ),
+    "a wrong tile": (
+        "store_tile(acc, c, m, n, ldc, unit)",
+        "Unit shifted = unit; if (unit.index == 1) shifted.tile_n = 0; store_tile(acc, c, m, n, ldc, shifted)",
+    ),
+}
+SIMT_FAULTS = {
+    "a dropped k_iter": ("k_iter < unit.k_end; ++k_iter", "k_iter < unit.k_end - (unit.index == 1); ++k_iter"),
+    "a wrong tile": FAULTS["a wrong tile"],
+}
+
+
+@pytest.mark.parametrize("fault", list(FAULTS))
+@pytest.mark.parametrize("dtype", ["bf16", "fp16", "fp32"])
+def test_planted_faults_are_caught(device: Device, dtype: str, fault: str, tmp_path: Path) -> None:
+    problem = Problem(300, 500, 700, dtype)  # type: ignore[arg-type]
+    kernel: Kernel = GEMM_SIMT if dtype == "fp32" else GEMM_MMA
+    tile = kernel.codes[0].tile
+    prepared = ready(problem, tile, "fixed", "row", device)
+    stream = open_stream(0, fault)
+    verify_integers(prepared, 5, stream)  # right before the fault is planted
+
+    good, bad = (SIMT_FAULTS if dtype == "fp32" else FAULTS)[fault]
+    source = (kernel_directory() / f"{kernel.name}.cu").read_text()
+    assert source.count(good) == 1
+    (tmp_path / f"{kernel.name}.cu").write_text(source.replace(good, bad))
+    cubin = compile_kernel(
+        tmp_path / f"{kernel.name}.cu",
+        kernels.defines(problem, prepared.facts, "fixed", probe=False),
+        architecture(device.compute_capability),
+    )
+    faulty = load(cubin, kernel.name, prepared.facts.threads, prepared.facts.shared_bytes)
+    broken = replace(prepared, functions=replace(prepared.functions, plain=faulty))
+    with pytest.raises(IntegrityError, match="elements are wrong on integers operands"):
+        verify_integers(broken, 5, stream)
+    fill_set(prepared.functions.operands, prepared.sets[0], "normal", 5, stream)
+    with pytest.raises(IntegrityError, match="elements are wrong on normal operands"):
+        verify_one(broken, faulty, "normal", stream)
+
+
+TWIN = """
+#include "schedule.cuh"
+extern "C" __global__ void twin(int schedule, int tiles_m, int tiles_n, int k_iters, int group, int num_ctas,
+                                int* rows) {
+    const wavescope::TileGrid grid{tiles_m, tiles_n, k_iters, group};
+    wavescope::Unit unit;
+    for (int round = 0; wavescope::next_unit(schedule, grid, blockIdx.x, round, num_ctas,
+                                             blockIdx.x + round * num_ctas, &unit); ++round) {
+        int* row = rows + 6 * unit.index;
+        row[0] = unit.index, row[1] = blockIdx.x, row[2] = unit.tile_m, row[3] = unit.tile_n;
+        row[4] = unit.k_begin, row[5] = unit.k_end;
+    }
+}
+"""
+
+
+def test_schedule_twin_under_nvrtc(device: Device, tmp_path: Path) -> None:
+    (tmp_path / "twin.cu").write_text(TWIN)
+    cubin = compile_kernel(tmp_path / "twin.cu", {}, architecture(device.compute_capability))
+    function, stream = load(cubin, "twin", 1), open_stream(0, "twin")
+    for problem in random_problems(40, 7):
+        for name in SCHEDULES:
+            for raster in RASTERS:
+                tile = Tile(64, 32, 16)
+                from wavescope.launch import allocate, fill_bytes
+                from wavescope.schedule import decompose
+
+                schedule = decompose(name, problem, tile, 50, Raster(raster))
+                rows = allocate(24 * schedule.num_units)
+                fill_bytes(rows, 0xFF, stream)
+                tiles_m = tile.tiles_m(problem)
+                numbers = (SCHEDULES.index(name), tiles_m, tile.tiles_n(problem), tile.k_iters(problem))
+                last = (Raster(raster).group(tiles_m), schedule.num_ctas)
+                launch(function, (schedule.num_ctas,), (*map(np.int32, numbers + last), rows), stream)
+                got = download(rows, np.dtype("<i4"), stream).reshape(-1, 6)
+                index = np.arange(schedule.num_units)
+                cta = index % schedule.num_ctas
+                want = np.stack([index, cta, schedule.tile_m, schedule.tile_n, schedule.k_begin, schedule.k_end], 1)
+                assert np.array_equal(got, want)
+
+
+def test_a_hanging_kernel_is_given_up(device: Device) -> None:
+    problem, tile = Problem(64, 64, 64), Tile(64, 64, 64)
+    prepared = ready(problem, tile, "fixed", "row", device)
+    stream = open_stream(0, "spin, grid 1, block 1")
+    launch(prepared.functions.spin, (1,), (np.uint64(400_000_000),), stream)
+    with pytest.raises(LaunchError, match=r"no end after 0\.1 s, given up: spin, grid 1, block 1"):
+        wait(stream, 0.1)
+    wait(stream, 5.0)
+
+
+def test_a_graph_queues_behind_the_lead(device: Device) -> None:
+    prepared = ready(Problem(64, 64, 64), Tile(64, 64, 64), "fixed", "row", device)
+    stream = open_stream(0, "lead")
+    graph = graph_of(prepared, prepared.functions.plain, stream)
+    lead_ns = 3_000_000
+    elapsed = timed_ns(
+        graph, lambda on: launch(prepared.functions.spin, (1,), (np.uint64(lead_ns),), on), 5.0, stream
+    )
+    assert elapsed < lead_ns / 10  # the lead's 3 ms are not part of the graph's time
+
+
+def test_too_much_memory_is_refused_before_anything_is_allocated(device: Device) -> None:
+    problem = Problem(2**18, 2**18, 2**18)
+    with pytest.raises(DeviceError, match="bytes of device memory for A, B and C"):
+        ready(problem, Tile(128, 256, 64), "persistent", "row", device)
+
+
+@pytest.mark.parametrize("schedule", SCHEDULES)
+def test_measured_trace_adds_up(device: Device, schedule: str) -> None:
+    from wavescope.analyze import analyze
+
+    problem = Problem(1000, 1500, 1100)
+    trace = measure(
+        problem, Tile(128, 128, 64), schedule, Raster(), 0, repeat=2, seed=1, progress=lambda text: None
+    )
+    report = analyze(trace)
+    assert report.budget.residual_ns == 0
+    assert report.waterfall is not None
+    product = report.waterfall.peak_tflops * float(np.prod([factor.value for factor in report.waterfall.factors]))
+    assert product == pytest.approx(report.waterfall.achieved_tflops, rel=1e-9)
+    (launched,) = trace.launches
+    assert launched.timing is not None
+    assert launched.timing.plain_ns.median > 0
+    assert {"plain_integers", "probed_integers", "plain_normal"} <= set(launched.verified)
+
+
+def test_both_regimes_are_two_launches(device: Device) -> None:
+    trace = measure(
+        Problem(2048, 2048, 2048), Tile(128, 128, 64), "persistent", Raster(), 0,
+        regimes=("cool", "sustained"), repeat=2, seed=1, progress=lambda text: None,
+    )  # fmt: skip
+    assert [launched.timing.regime for launched in trace.launches if launched.timing] == ["cool", "sustained"]
+    assert set(trace.spans.launch_id.tolist()) == {0, 1}

@@ -1,0 +1,52 @@
+"""CSV: one row a span, one row an SM, nulls empty."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import report_fixture as fixture
+
+from wavescope.report import csv
+from wavescope.trace import NULL, Kind, Spans
+
+
+def spans() -> Spans:
+    """Two spans: a CTA without a unit, and its mac span."""
+    same = {"launch_id": [0, 0], "cta": [5, 5], "cluster_id": [NULL, NULL], "lane": [0, 0], "sm": [131, 131]}
+    unit = {"unit": [NULL, 7], "tile_m": [NULL, 1], "tile_n": [NULL, 2], "k_begin": [NULL, 0], "k_end": [NULL, 64]}
+    time = {"kind": [Kind.CTA, Kind.MAC], "begin_ns": [0, 32], "end_ns": [4096, 4000]}
+    clock = {"begin_clock": [10, 60], "end_clock": [7000, 6900], "stall_clock": [NULL, 12]}
+    return Spans(**{name: np.array(values, np.int64) for name, values in (same | unit | time | clock).items()})
+
+
+def test_spans_become_rows_with_kinds_by_name_and_nulls_empty() -> None:
+    assert csv.encode(csv.spans_table(spans())).decode() == (
+        "launch_id,cta,cluster_id,lane,sm,unit,tile_m,tile_n,k_begin,k_end,kind,"
+        "begin_ns,end_ns,begin_clock,end_clock,stall_clock\n"
+        "0,5,,0,131,,,,,,cta,0,4096,10,7000,\n"
+        "0,5,,0,131,7,1,2,0,64,mac,32,4000,60,6900,12\n"
+    )
+
+
+def test_sm_rows_name_the_states_and_sum_to_the_duration() -> None:
+    lines = csv.encode(csv.sms_table([fixture.report()])).decode().splitlines()
+    assert lines[0] == (
+        "launch_id,sm,mac_ns,fixup_ns,epilogue_ns,wait_ns,resident_ns,turnaround_ns,ramp_ns,tail_ns,unfilled_ns,duration_ns"
+    )
+    assert len(lines) == 1 + 132
+    for sm, line in enumerate(lines[1:]):
+        launch_id, row_sm, *states, duration = (int(cell) for cell in line.split(","))
+        assert (launch_id, row_sm, sum(states), duration) == (0, sm, 85_728, 85_728)
+
+
+def test_an_sm_that_ran_nothing_has_no_id_and_launches_follow_each_other() -> None:
+    first = fixture.report()
+    ids = first.budget.sm_ids.copy()
+    ids[-1] = NULL
+    second = replace(first, launch=replace(first.launch, launch_id=1), budget=replace(first.budget, sm_ids=ids))
+    lines = csv.encode(csv.sms_table([first, second])).decode().splitlines()
+    assert len(lines) == 1 + 2 * 132
+    assert lines[132].startswith("0,131,")
+    assert lines[133].startswith("1,0,")
+    assert lines[-1].startswith("1,,")

@@ -1,0 +1,155 @@
+"""What one recorded launch shows of each cost in a Calibration, before anything is fitted."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from wavescope.device import Device
+from wavescope.errors import UsageError
+from wavescope.trace import NULL, IntColumn, Kind, Launch, Spans, Trace
+
+FloatArray = NDArray[np.float64]
+
+_SIGMA_OF_MAD = 1.4826  # standard deviation of a normal distribution over its median absolute deviation
+
+
+@dataclass(frozen=True)
+class RecordedLaunch:
+    """One launch's spans: all, its CTAs, and one a unit (its mac; the CTA where nothing else was recorded).
+
+    `wave` is the rank wave of each unit: units ranked by begin, P at a time.
+    """
+
+    launch: Launch
+    device: Device
+    spans: Spans
+    ctas: Spans
+    units: Spans
+    wave: IntColumn
+
+    @property
+    def k_iters(self) -> IntColumn:
+        """k_iters of each unit."""
+        return self.units.k_end - self.units.k_begin
+
+    @property
+    def cycles(self) -> IntColumn:
+        """Cycles of each unit's span."""
+        return self.units.end_clock - self.units.begin_clock
+
+
+def recorded_launch(trace: Trace, launch: Launch) -> RecordedLaunch:
+    """The spans of one launch of a trace.
+
+    Raises: UsageError where a unit does not say its k_iters.
+    """
+    spans = trace.spans.select(trace.spans.launch_id == launch.launch_id)
+    ctas, macs = spans.select(spans.kind == Kind.CTA), spans.select(spans.kind == Kind.MAC)
+    units = macs if len(macs) else ctas
+    if len(units) == 0 or (units.k_begin == NULL).any() or (units.k_end <= units.k_begin).any():
+        raise UsageError(
+            f"a unit of launch {launch.launch_id} ({launch.kernel}) does not say its k_iters; calibrate on others"
+        )
+    rank = np.empty(len(units), np.int64)
+    rank[np.lexsort((units.unit, units.begin_ns))] = np.arange(len(units))
+    return RecordedLaunch(launch, trace.device, spans, ctas, units, rank // launch.places)
+
+
+def idle_share(one: RecordedLaunch) -> FloatArray:
+    """For each unit, the share of SMs that its rank wave has no unit for."""
+    return np.maximum(0.0, 1 - np.bincount(one.wave)[one.wave] / one.device.sms)
+
+
+def crowd(one: RecordedLaunch) -> FloatArray:
+    """Shares of each unit's time with 1, 2, .. C CTAs on its SM, [units, C]."""
+    most = one.launch.ctas_per_sm
+    shares = np.zeros((len(one.units), most))
+    for sm in np.unique(one.units.sm):
+        here, mine = one.ctas.sm == sm, np.flatnonzero(one.units.sm == sm)
+        begin, end = np.sort(one.ctas.begin_ns[here]), np.sort(one.ctas.end_ns[here])
+        times = np.unique(np.concatenate([begin, end]))
+        resident = np.searchsorted(begin, times, "right") - np.searchsorted(end, times, "right")
+        resident = np.clip(resident, 1, most)[:-1]
+        from_ns, to_ns = one.units.begin_ns[mine], one.units.end_ns[mine]
+        for number in range(1, most + 1):
+            held = np.append(0, np.cumsum(np.diff(times) * (resident == number)))
+            shares[mine, number - 1] = np.interp(to_ns, times, held) - np.interp(from_ns, times, held)
+    length = shares.sum(axis=1, keepdims=True)
+    shares[length[:, 0] == 0, -1] = 1.0  # shorter than the timer's step: as if the SM were full
+    return shares / np.where(length == 0, 1.0, length)
+
+
+def clock_spread(one: RecordedLaunch) -> float:
+    """Relative standard deviation of the SMs' clocks."""
+    _, index = np.unique(one.units.sm, return_inverse=True)
+    ns = np.bincount(index, weights=one.units.end_ns - one.units.begin_ns)
+    return _relative_spread(np.bincount(index, weights=one.cycles) / np.maximum(ns, 1))
+
+
+def noise(one: RecordedLaunch) -> list[float]:
+    """Relative standard deviation of the cycles of equal units, for each rank wave."""
+    _, equal = np.unique(np.stack([one.wave, one.k_iters]), axis=1, return_inverse=True)
+    return [_relative_spread(one.cycles[equal == group].astype(np.float64)) for group in range(int(equal.max()) + 1)]
+
+
+def _relative_spread(values: FloatArray) -> float:
+    middle = float(np.median(values))
+    return _SIGMA_OF_MAD * float(np.median(np.abs(values - middle))) / middle if middle > 0 else 0.0
+
+
+def epilogue_cycles(one: RecordedLaunch) -> IntColumn:
+    """Cycles of each epilogue."""
+    epilogues = one.spans.select(one.spans.kind == Kind.EPILOGUE)
+    cycles: IntColumn = epilogues.end_clock - epilogues.begin_clock
+    return cycles
+
+
+def prologue_and_exit_cycles(one: RecordedLaunch) -> tuple[IntColumn, IntColumn]:
+    """Cycles of each CTA before its first unit and after its last."""
+    inner, leads = _by_cta(one)
+    if len(inner) == 0:
+        return inner.begin_clock, inner.begin_clock
+    ctas = one.ctas.select(np.argsort(one.ctas.cta))
+    ctas = ctas.select(np.isin(ctas.cta, inner.cta))
+    trails = np.append(leads[1:], True)
+    return inner.begin_clock[leads] - ctas.begin_clock, ctas.end_clock - inner.end_clock[trails]
+
+
+def gap_cycles(one: RecordedLaunch) -> IntColumn:
+    """Cycles between the units of a CTA."""
+    inner, leads = _by_cta(one)
+    between = ~leads[1:] & (inner.unit[1:] != inner.unit[:-1])
+    gaps: IntColumn = (inner.begin_clock[1:] - inner.end_clock[:-1])[between]
+    return gaps
+
+
+def _by_cta(one: RecordedLaunch) -> tuple[Spans, NDArray[np.bool_]]:
+    """Spans other than CTAs by CTA and begin, and where a CTA's first one stands."""
+    inner = one.spans.select(one.spans.kind != Kind.CTA)
+    inner = inner.select(np.lexsort((inner.end_clock, inner.begin_clock, inner.cta)))
+    return inner, np.append(True, inner.cta[1:] != inner.cta[:-1])[: len(inner)]
+
+
+def turnaround_cycles(one: RecordedLaunch) -> IntColumn:
+    """Cycles between CTAs of an SM that the hardware put into the same place.
+
+    The CTA that begins as number C + i on an SM of C places took the place that the
+    i-th end freed.
+    """
+    found = [np.empty(0, np.int64)]
+    for sm in np.unique(one.ctas.sm):
+        ctas = one.ctas.select(one.ctas.sm == sm)
+        begins = np.sort(ctas.begin_clock)[one.launch.ctas_per_sm :]
+        found.append(begins - np.sort(ctas.end_clock)[: len(begins)])
+    return np.concatenate(found)
+
+
+def ramp_ns(one: RecordedLaunch) -> int:
+    """From the first CTA's begin to the first begin on the last SM that got one."""
+    first = np.full(int(one.ctas.sm.max()) + 1, np.iinfo(np.int64).max)
+    np.minimum.at(first, one.ctas.sm, one.ctas.begin_ns)
+    used = first[np.unique(one.ctas.sm)]
+    return int(used.max() - used.min())
