@@ -190,9 +190,10 @@ def test_colour_can_be_forced_and_forbidden() -> None:
     assert b"38;5" not in without.stdout
 
 
-def test_a_reader_that_goes_away_is_no_error() -> None:
+@pytest.mark.parametrize("argv", [[*MAIN_JOB, *VIRTUAL], ["report", "--help"], ["devices"]], ids=" ".join)
+def test_a_reader_that_goes_away_is_no_error(argv: list[str]) -> None:
     root = Path(__file__).resolve().parents[1]
-    command = [sys.executable, "-m", "wavescope", *MAIN_JOB, *VIRTUAL]
+    command = [sys.executable, "-m", "wavescope", *argv]
     with subprocess.Popen(command, cwd=root, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
         assert process.stdout
         assert process.stderr

@@ -35,9 +35,7 @@ def compile_code(kernel: Kernel, code: TileCode, schedule: str, probe: bool, dev
     device = virtual_device(device_key)
     problem = Problem(code.tile.m, code.tile.n, code.tile.k, kernel.dtypes[0])
     defines = kernels.defines(problem, kernels.facts(problem, code.tile, device), schedule, probe)
-    return compile_kernel(
-        kernel_directory() / f"{kernel.name}.cu", defines, architecture(device.compute_capability)
-    )
+    return compile_kernel(kernel_directory() / f"{kernel.name}.cu", defines, architecture(device.compute_capability))
 
 
 @pytest.mark.parametrize("schedule", SCHEDULES)

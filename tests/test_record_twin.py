@@ -20,7 +20,9 @@ def test_record_layout() -> None:
             for name in declaration.group(2).split(", "):
                 fields.append((name, offset, size))
                 offset += size
-    python = [(name, RECORD_DTYPE.fields[name][1], RECORD_DTYPE.fields[name][0].itemsize) for name in RECORD_DTYPE.names]
+    python = [
+        (name, RECORD_DTYPE.fields[name][1], RECORD_DTYPE.fields[name][0].itemsize) for name in RECORD_DTYPE.names
+    ]
     assert fields == python
     assert offset == RECORD_DTYPE.itemsize == 64
 

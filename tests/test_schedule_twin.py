@@ -6,10 +6,10 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from host_compiler import host_compiler
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from host_compiler import host_compiler
 from wavescope.kernels import SCHEDULE_IDS
 from wavescope.nvrtc import kernel_directory
 from wavescope.problem import Problem, Tile

@@ -210,11 +210,18 @@ def test_no_spans(path: Path) -> None:
     assert NoKernels.exit_code == 6
 
 
-def test_flipped_bits_are_found_by_the_checksums(path: Path) -> None:
-    content = bytearray(path.read_bytes())
-    content[60] ^= 1
-    path.write_bytes(content)
-    refused(path, "the Parquet data is damaged")
+def test_a_flipped_bit_is_found_by_the_checksums(path: Path) -> None:
+    """One clock off by a cycle: without checksums it would be believed."""
+    table, clock = pq.read_table(path), (1_000_000 + 512).to_bytes(8, "little")
+    for checksums in (False, True):
+        pq.write_table(table, path, compression="none", use_dictionary=["kind"], write_page_checksum=checksums)
+        content = bytearray(path.read_bytes())
+        content[content.index(clock)] ^= 1
+        path.write_bytes(content)
+        if checksums:
+            refused(path, "the Parquet data is damaged")
+        else:
+            assert not equal(small(), load(path))
 
 
 # Columns that cannot be true --------------------------------------------------------

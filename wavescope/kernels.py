@@ -17,7 +17,7 @@ from wavescope.schedule import SCHEDULES
 
 # The numbers that element.cuh, mma.cuh and schedule.cuh give to these words.
 DTYPE_IDS: dict[Dtype, int] = {"bf16": 0, "fp16": 1, "fp32": 2}
-SCHEDULE_IDS = {name: number for number, name in enumerate(SCHEDULES)}
+SCHEDULE_IDS: dict[str, int] = {name: number for number, name in enumerate(SCHEDULES)}
 
 
 @dataclass(frozen=True)
@@ -149,9 +149,7 @@ def facts(problem: Problem, tile: Tile, device: Device) -> KernelFacts:
             "use a smaller tile"
         )
     registers = recorded_registers(kernel.name, tile, device.compute_capability)
-    return KernelFacts(
-        kernel.name, code, code.threads, registers, shared_bytes(kernel, code, problem, stages), stages
-    )
+    return KernelFacts(kernel.name, code, code.threads, registers, shared_bytes(kernel, code, problem, stages), stages)
 
 
 def shared_bytes(kernel: Kernel, code: TileCode, problem: Problem, stages: int) -> int:

@@ -121,9 +121,7 @@ def verify_one(prepared: Prepared, function: Function, values: Values, stream: S
     return {key: value for key, value in asdict(verdict).items() if key not in ("wrong", "first")}
 
 
-def _trace(
-    prepared: Prepared, found: list[tuple[Timing, Records]], verified: dict[str, Any], step_ns: int
-) -> Trace:
+def _trace(prepared: Prepared, found: list[tuple[Timing, Records]], verified: dict[str, Any], step_ns: int) -> Trace:
     schedule, device, functions = prepared.schedule, prepared.device, prepared.functions
     launches, spans = [], []
     for launch_id, (timing, records) in enumerate(found):

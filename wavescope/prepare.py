@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -72,13 +73,13 @@ def load_functions(problem: Problem, facts: KernelFacts, schedule: str, device: 
     """
     folder, arch = kernel_directory(), architecture(device.compute_capability)
     source = folder / f"{facts.kernel}.cu"
-    jobs = [
+    jobs: list[tuple[Path, dict[str, int]]] = [
         (source, defines(problem, facts, schedule, probe=False)),
         (source, defines(problem, facts, schedule, probe=True)),
         *((folder / f"{name}.cu", {}) for name in ("spin", "timer", "operands", "check")),
     ]
     with ThreadPoolExecutor() as pool:  # NVRTC lets go of the interpreter while it compiles
-        plain, probed, spin, timer, fill, check = pool.map(lambda job: compile_kernel(*job, arch), jobs)
+        plain, probed, spin, timer, fill, check = pool.map(lambda job: compile_kernel(job[0], job[1], arch), jobs)
     functions = Functions(
         plain=load(plain, facts.kernel, facts.threads, facts.shared_bytes),
         probed=load(probed, facts.kernel, facts.threads, facts.shared_bytes),

@@ -82,12 +82,11 @@ class Schedule:
     @property
     def stores_tile(self) -> NDArray[np.bool_]:
         """True where the unit stores the tile: the one that did its first k_iter."""
-        return self.k_begin == 0
+        owners: NDArray[np.bool_] = self.k_begin == 0
+        return owners
 
 
-def decompose(
-    name: str, problem: Problem, tile: Tile, places: int, raster: Raster = Raster()  # noqa: B008 - frozen
-) -> Schedule:
+def decompose(name: str, problem: Problem, tile: Tile, places: int, raster: Raster = Raster()) -> Schedule:
     """Cut `problem` into units of `tile` and hand them to CTAs.
 
     `places` is the room for resident CTAs: persistent and dynamic launch that many CTAs,

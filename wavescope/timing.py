@@ -106,9 +106,7 @@ def _cool(
             samples.ratios.append((times[1] + times[2]) / (times[0] + times[3]))
 
 
-def _sustained(
-    prepared: Prepared, graphs: list[Any], stream: Stream, progress: Progress, samples: _Samples
-) -> None:
+def _sustained(prepared: Prepared, graphs: list[Any], stream: Stream, progress: Progress, samples: _Samples) -> None:
     once = timed_ns(graphs[0], _lead(prepared), prepared.deadline_s, stream)
     replays = max(2, math.ceil(BLOCK_S * 1e9 / once))
     for index in range(SUSTAINED_ROUNDS):

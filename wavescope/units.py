@@ -61,7 +61,7 @@ class Units:
 
 def in_unit(spans: Spans) -> NDArray[np.bool_]:
     """True for the spans that belong to a unit."""
-    return (spans.kind != Kind.CTA) & (spans.unit != NULL)
+    return (spans.kind > Kind.CTA) & (spans.unit > NULL)
 
 
 def units_of(spans: Spans) -> Units:

@@ -7,6 +7,22 @@
 
 namespace wavescope {
 
+#if PROBE
+// Asked anew each time, so that the main loop keeps no register for it.
+__device__ __forceinline__ bool is_recorder() {
+    unsigned int thread;
+    asm volatile("mov.u32 %0, %%tid.x;" : "=r"(thread));
+    return thread == 0;
+}
+
+// The unit's first record; likewise computed anew.
+__device__ __forceinline__ Record* record_of(Record* records, const Unit& unit) {
+    int index = unit.index;
+    asm volatile("" : "+r"(index));
+    return records + 2ll * index;
+}
+#endif
+
 // multiply(unit) leaves the tile in registers, store(unit) writes it out.
 // counter: tickets of SCHEDULE DYNAMIC, 0 at the launch, and left 0.
 // records: two a unit (mac, epilogue), then one a CTA.
@@ -17,9 +33,7 @@ __device__ __forceinline__ void run_units(const TileGrid& grid, int* counter, Re
     Unit unit;
     int ticket = 0;
 #if PROBE
-    const bool probing = threadIdx.x == 0;
-    Record* const cta_record = records + 2ll * num_units(grid) + blockIdx.x;
-    if (probing) record_begin(cta_record, stamp());
+    if (is_recorder()) record_begin(records + 2ll * num_units(grid) + blockIdx.x, stamp());
 #endif
     for (int round = 0;; ++round) {
         if constexpr (SCHEDULE_ID == DYNAMIC) {
@@ -33,12 +47,12 @@ __device__ __forceinline__ void run_units(const TileGrid& grid, int* counter, Re
         }
         if (!next_unit(SCHEDULE_ID, grid, blockIdx.x, round, gridDim.x, ticket, &unit)) break;
 #if PROBE
-        Record* const record = records + 2ll * unit.index;
-        if (probing) record_begin(record, stamp());
+        if (is_recorder()) record_begin(record_of(records, unit), stamp());
 #endif
         multiply(unit);
 #if PROBE
-        if (probing) {
+        if (is_recorder()) {
+            Record* const record = record_of(records, unit);
             const Stamp now = stamp();
             record_end(record, KIND_MAC, now, blockIdx.x, unit.index, unit.tile_m, unit.tile_n, unit.k_begin,
                        unit.k_end);
@@ -49,13 +63,15 @@ __device__ __forceinline__ void run_units(const TileGrid& grid, int* counter, Re
         // the next unit overwrites shared memory that slower warps still read; the probe waits for the last warp
         if (SCHEDULE_ID != FIXED || PROBE) __syncthreads();
 #if PROBE
-        if (probing)
-            record_end(record + 1, KIND_EPILOGUE, stamp(), blockIdx.x, unit.index, unit.tile_m, unit.tile_n,
-                       unit.k_begin, unit.k_end);
+        if (is_recorder())
+            record_end(record_of(records, unit) + 1, KIND_EPILOGUE, stamp(), blockIdx.x, unit.index, unit.tile_m,
+                       unit.tile_n, unit.k_begin, unit.k_end);
 #endif
     }
 #if PROBE
-    if (probing) record_end(cta_record, KIND_CTA, stamp(), blockIdx.x, ~0u, ~0u, ~0u, ~0u, ~0u);
+    if (is_recorder())
+        record_end(records + 2ll * num_units(grid) + blockIdx.x, KIND_CTA, stamp(), blockIdx.x, ~0u, ~0u, ~0u, ~0u,
+                   ~0u);
 #endif
 }
 

@@ -168,9 +168,7 @@ def test_a_graph_queues_behind_the_lead(device: Device) -> None:
     stream = open_stream(0, "lead")
     graph = graph_of(prepared, prepared.functions.plain, stream)
     lead_ns = 3_000_000
-    elapsed = timed_ns(
-        graph, lambda on: launch(prepared.functions.spin, (1,), (np.uint64(lead_ns),), on), 5.0, stream
-    )
+    elapsed = timed_ns(graph, lambda on: launch(prepared.functions.spin, (1,), (np.uint64(lead_ns),), on), 5.0, stream)
     assert elapsed < lead_ns / 10  # the lead's 3 ms are not part of the graph's time
 
 
@@ -185,9 +183,7 @@ def test_measured_trace_adds_up(device: Device, schedule: str) -> None:
     from wavescope.analyze import analyze
 
     problem = Problem(1000, 1500, 1100)
-    trace = measure(
-        problem, Tile(128, 128, 64), schedule, Raster(), 0, repeat=2, seed=1, progress=lambda text: None
-    )
+    trace = measure(problem, Tile(128, 128, 64), schedule, Raster(), 0, repeat=2, seed=1, progress=lambda text: None)
     report = analyze(trace)
     assert report.budget.residual_ns == 0
     assert report.waterfall is not None

@@ -86,7 +86,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         return _fail(str(error), error.exit_code)
     except (KeyboardInterrupt, typer.Abort):
         return _fail("interrupted", INTERRUPTED)
-    except BrokenPipeError:
+    except (BrokenPipeError, SystemExit):  # the latter is how rich answers a closed pipe
         _drop_stdout()
         return CLOSED_PIPE
     except OSError as error:
