@@ -190,10 +190,13 @@ extern "C" __global__ void __launch_bounds__(THREADS, MIN_CTAS)
 gemm_mma(const char* __restrict__ a, const char* __restrict__ b, unsigned short* __restrict__ c, int m, int n, int k,
          int lda, int ldb, int ldc, int raster_group, int* counter, Record* records) {
     extern __shared__ __align__(128) unsigned char memory[];
-    const TileGrid grid{(m + TILE_M - 1) / TILE_M, (n + TILE_N - 1) / TILE_N, (k + TILE_K - 1) / TILE_K, raster_group};
     float acc[FRAGMENTS_M][FRAGMENTS_N][4];
     run_units<SCHEDULE>(
-        grid, counter, records,
+        [&] {
+            return TileGrid{(anew(m) + TILE_M - 1) / TILE_M, (anew(n) + TILE_N - 1) / TILE_N,
+                            (anew(k) + TILE_K - 1) / TILE_K, raster_group};
+        },
+        counter, records,
         [&](const Unit& unit) {
             main_loop(acc, copier(a, b, m, n, k, lda, ldb, unit), unit, shared_address(memory));
         },

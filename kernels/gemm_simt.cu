@@ -116,10 +116,13 @@ gemm_simt(const float* __restrict__ a, const float* __restrict__ b, float* __res
           int ldb, int ldc, int raster_group, int* counter, Record* records) {
     extern __shared__ __align__(16) unsigned char memory[];
     Stage* const stages = reinterpret_cast<Stage*>(memory);
-    const TileGrid grid{(m + TILE_M - 1) / TILE_M, (n + TILE_N - 1) / TILE_N, (k + TILE_K - 1) / TILE_K, raster_group};
     float acc[8][8];
     run_units<SCHEDULE>(
-        grid, counter, records,
+        [&] {
+            return TileGrid{(anew(m) + TILE_M - 1) / TILE_M, (anew(n) + TILE_N - 1) / TILE_N,
+                            (anew(k) + TILE_K - 1) / TILE_K, raster_group};
+        },
+        counter, records,
         [&](const Unit& unit) {
 #pragma unroll
             for (int i = 0; i < 8; ++i)

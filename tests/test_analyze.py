@@ -90,27 +90,30 @@ def test_places_and_sms_are_busy_for_different_shares() -> None:
     assert report.place_busy == 210 / 400
     assert report.bound == Quantity(200 / 140, pytest.approx(200 / 140 * 2 / 140))  # two busy stretches, four ends
     assert (report.active_cycles_ratio, report.longest_sm_cycles) == (140 / (2 * 100), 100)
+    # A third SM that runs nothing has no active cycles, but counts.
+    assert analyze(trace_from(TWO_PER_SM, sms=3, ctas_per_sm=2)).active_cycles_ratio == 140 / (3 * 100)
 
 
 def test_clock_of_sms_and_of_tenths() -> None:
-    # One CTA of 1000 ns and 1500 cycles; its units: 50 ns at 2000 MHz, 850 at 1400, 100 at 2100.
-    # The first tenth has 50 ns of each of the first two: 1700 MHz.  Another SM runs at 1000 MHz for 500 ns.
+    # One CTA of 1000 ns and 1500 cycles; its units: 20 ns at 2000 MHz, 880 at 1400, 100 at 2100.
+    # The first tenth has 20 ns of the first and 80 of the second: (20 * 2000 + 80 * 1400) / 100 = 1520 MHz.
+    # Another SM runs at 1000 MHz for 500 ns.
     rows = [
         Span(Kind.CTA, 0, 0, 0, 1000),
-        Span(Kind.MAC, 0, 0, 0, 50, 0, 0, 0, 0, 4),
-        Span(Kind.MAC, 0, 0, 50, 900, 1, 0, 1, 0, 4),
+        Span(Kind.MAC, 0, 0, 0, 20, 0, 0, 0, 0, 4),
+        Span(Kind.MAC, 0, 0, 20, 900, 1, 0, 1, 0, 4),
         Span(Kind.MAC, 0, 0, 900, 1000, 2, 0, 2, 0, 4),
         Span(Kind.CTA, 1, 1, 200, 700),
     ]
     spans = spans_from(rows)
     origin = int(spans.begin_clock[0])
-    for index, (begin, end) in enumerate([(0, 1500), (0, 100), (100, 1290), (1290, 1500)]):
+    for index, (begin, end) in enumerate([(0, 1500), (0, 40), (40, 1272), (1272, 1482)]):
         spans = changed(spans, index, begin_clock=origin + begin, end_clock=origin + end)
     assert analyze(trace_from(spans, sms=2)).clock == Clock(
         mean_mhz=pytest.approx(2000 / 1500 * 1000),
         low_mhz=1000.0,
         high_mhz=1500.0,
-        first_tenth_mhz=pytest.approx(1700),
+        first_tenth_mhz=pytest.approx(1520),
         last_tenth_mhz=pytest.approx(2100),
     )
 

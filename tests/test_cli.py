@@ -50,6 +50,7 @@ def test_main_job_without_a_gpu(capsys: pytest.CaptureFixture[str]) -> None:
     assert "wave efficiency 61.4% (estimated)" in text
     assert "162 tiles on 132 SMs: the second round occupies 30" in text
     assert max(len(line) for line in out.splitlines()) <= 80
+    assert all(line == line.rstrip() for line in out.splitlines())
 
 
 def test_report_of_the_trace_is_the_report_of_the_run(capsys: pytest.CaptureFixture[str], trace_file: Path) -> None:
@@ -218,7 +219,10 @@ def test_a_full_disk_behind_stdout_is_one_line() -> None:
     assert done.stderr == b"wavescope: output: No space left on device; nothing more can be written\n"
 
 
-def test_names_the_console_cannot_show_are_escaped() -> None:
+def test_names_the_console_cannot_show_are_escaped(tmp_path: Path) -> None:
+    found = run("doctor", PYTHONIOENCODING="ascii", PYTHONUTF8="1", WAVESCOPE_CACHE_DIR=str(tmp_path / "caf\u00e9"))
+    assert (found.returncode, found.stderr) == (0, b"")
+    assert b"caf\\xe9" in found.stdout
     done = run("report", "caf\u00e9.parquet", PYTHONIOENCODING="ascii", PYTHONUTF8="1")
     assert done.returncode == 5
     assert b"caf\\xe9.parquet" in done.stderr

@@ -6,16 +6,18 @@ import errno
 import json
 import os
 from collections.abc import Callable
+from dataclasses import fields, replace
 from pathlib import Path
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
 from wavescope import cuda_device, nvrtc, virtual
-from wavescope.cli import main as cli
 from wavescope.cli.main import main
 from wavescope.errors import DeviceError, LaunchError
+from wavescope.trace_file import load, save
 
 SMALL = ("profile", "--m", "256", "--n", "256", "--k", "256")
 KEY = b"wavescope"
@@ -259,7 +261,6 @@ def test_what_the_system_refuses(
     words: tuple[str, ...],
 ) -> None:
     monkeypatch.setattr(cuda_device, "gpu_present", lambda: False)
-    monkeypatch.setattr(cli, "_drop_stdout", lambda: None)
     monkeypatch.setattr(virtual, "run", raising(error))
     failed(capsys, list(SMALL), status, *words)
 
@@ -362,6 +363,23 @@ def test_spans_that_overlap_where_they_must_not(capsys: pytest.CaptureFixture[st
 
 def test_an_unknown_launch_names_the_known_ones(capsys: pytest.CaptureFixture[str], trace_file: Path) -> None:
     failed(capsys, ["report", str(trace_file), "--launch", "3"], 5, "launch 3", "holds 0")
+
+
+def test_one_of_several_launches_has_to_be_chosen(
+    capsys: pytest.CaptureFixture[str], trace_file: Path, tmp_path: Path
+) -> None:
+    one = load(trace_file)
+    second = replace(one.spans, launch_id=one.spans.launch_id + 1)
+    columns = {f.name: np.concatenate([getattr(one.spans, f.name), getattr(second, f.name)]) for f in fields(second)}
+    launches = (*one.launches, replace(one.launches[0], launch_id=1))
+    two = tmp_path / "two.parquet"
+    save(replace(one, launches=launches, spans=replace(second, **columns)), two)
+    failed(capsys, ["report", str(two)], 2, "holds 2 launches", "--launch: 0, 1")
+    assert main(["report", str(two), "--launch", "1"]) == 0
+    assert main(["export", str(two), "--csv", str(tmp_path / "x.csv")]) == 0
+    assert len((tmp_path / "x.sm.csv").read_text().splitlines()) == 1 + 2 * 132
+    assert main(["report", str(two), "--launch", "1", "--csv", str(tmp_path / "y.csv")]) == 0
+    assert len((tmp_path / "y.csv").read_text().splitlines()) == 1 + len(one.spans)
 
 
 def test_the_input_is_never_overwritten(capsys: pytest.CaptureFixture[str], trace_file: Path) -> None:

@@ -88,6 +88,11 @@ def test_foreign_blocks_alone_pass_and_ids_may_exceed_the_sm_count() -> None:
             {"end_ns": 101},
             "reach outside their CTA's lifetime (first: cta 0, sm 0, kind 5, begin_ns 10, end_ns 101)",
         ),
+        (
+            4,
+            {"begin_ns": 99},
+            "reach outside their CTA's lifetime (first: cta 2, sm 0, kind 5, begin_ns 99, end_ns 180)",
+        ),
         (CTA_0, {"end_ns": 102}, "2 CTAs at once on SM 0, but at most 1 of this kernel fit"),
         (
             CTA_0,

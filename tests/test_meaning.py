@@ -108,6 +108,25 @@ def test_unequal_durations_are_named_as_the_cause() -> None:
     )
 
 
+def test_a_tail_of_both_causes_names_neither() -> None:
+    # 5 tiles on 4 SMs of 1000, the second round's 1500: mean 1100, M* 2200, quantization 4 * 2200 - 5500 = 3300.
+    # T = 2500, so the tail is 3 * 1500 = 4500: 73 % of it is quantization.
+    found = said(with_units(blocks([1000] * 4 + [1500], 4)), schedule="fixed", **column_of(5))
+    assert found[0].endswith("waiting for the last ones (the tail) is 45.0% of all SM time.")
+
+
+def test_more_blocks_than_places_are_no_hidden_waves() -> None:
+    # Three blocks of two tiles each on two SMs: Nsight Compute sees 1.5 waves itself.
+    rows = blocks([2000] * 3, 2)
+    rows += [
+        Span(Kind.MAC, row.cta, row.sm, row.begin + half, row.begin + half + 1000, unit, unit, 0, 0, 8)
+        for row in tuple(rows)
+        for unit, half in ((2 * row.cta, 0), (2 * row.cta + 1, 1000))
+    ]
+    found = said(rows, sms=2, schedule="splitk", **column_of(6))
+    assert not [sentence for sentence in found if "Nsight" in sentence]
+
+
 def test_blocks_of_a_foreign_kernel_that_are_all_resident_at_once() -> None:
     found = said(blocks([1000] * 4, 4))
     assert found[0].startswith("4 blocks fill 1 round of 4 SMs completely")
@@ -119,7 +138,7 @@ def test_blocks_of_a_foreign_kernel_that_are_all_resident_at_once() -> None:
 
 def test_simulated_numbers_say_so() -> None:
     assert said(blocks([1000] * 5, 4), source="simulated")[0].startswith(
-        "SIMULATED, nothing of this was measured: 5 blocks on 4 SMs"
+        "SIMULATED, nothing of this was measured. 5 blocks on 4 SMs"
     )
 
 

@@ -96,6 +96,14 @@ def test_states_are_what_a_visit_to_every_nanosecond_finds(launch: tuple[list[Sp
     assert np.array_equal(states.state_cycles, states.state_ns)
 
 
+def test_clocks_of_sms_may_lie_any_distance_apart() -> None:
+    spans = spans_from([Span(Kind.CTA, 0, 0, 0, 5), Span(Kind.CTA, 1, 1, 0, 7)])
+    spans = changed(spans, 1, begin_clock=2**62, end_clock=2**62 + 9)
+    cycles = sm_states(spans).state_cycles
+    assert cycles is not None
+    assert cycles[:, Kind.CTA].tolist() == [5, 9]
+
+
 def test_without_clocks_there_are_no_cycles() -> None:
     spans = changed(spans_from([Span(Kind.CTA, 0, 0, 0, 5)]), 0, end_clock=NULL)
     assert sm_states(spans).state_cycles is None

@@ -16,7 +16,7 @@ def meaning(report: WaveReport) -> tuple[str, ...]:
     sentences = [_rounds(report), _hidden_waves(report), _unit_times(report), _bound(report)]
     said = [sentence for sentence in sentences if sentence]
     if report.launch.source == "simulated":
-        said[0] = f"SIMULATED, nothing of this was measured: {said[0]}"
+        said[0] = f"SIMULATED, nothing of this was measured. {said[0]}"
     return tuple(said)
 
 

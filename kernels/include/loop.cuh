@@ -7,6 +7,13 @@
 
 namespace wavescope {
 
+// A value the compiler must not carry from one turn to the next: it is worked out anew, and
+// the main loop has the register.
+__device__ __forceinline__ int anew(int value) {
+    asm volatile("" : "+r"(value));
+    return value;
+}
+
 #if PROBE
 // Asked anew each time, so that the main loop keeps no register for it.
 __device__ __forceinline__ bool is_recorder() {
@@ -17,25 +24,24 @@ __device__ __forceinline__ bool is_recorder() {
 
 // The unit's first record; likewise computed anew.
 __device__ __forceinline__ Record* record_of(Record* records, const Unit& unit) {
-    int index = unit.index;
-    asm volatile("" : "+r"(index));
-    return records + 2ll * index;
+    return records + 2ll * anew(unit.index);
 }
 #endif
 
-// multiply(unit) leaves the tile in registers, store(unit) writes it out.
+// grid_of() tells the TileGrid, multiply(unit) leaves the tile in registers, store(unit) writes it out.
 // counter: tickets of SCHEDULE DYNAMIC, 0 at the launch, and left 0.
 // records: two a unit (mac, epilogue), then one a CTA.
-template <int SCHEDULE_ID, typename Multiply, typename Store>
-__device__ __forceinline__ void run_units(const TileGrid& grid, int* counter, Record* records, Multiply multiply,
+template <int SCHEDULE_ID, typename Grid, typename Multiply, typename Store>
+__device__ __forceinline__ void run_units(Grid grid_of, int* counter, Record* records, Multiply multiply,
                                           Store store) {
     __shared__ int next_ticket;
     Unit unit;
     int ticket = 0;
 #if PROBE
-    if (is_recorder()) record_begin(records + 2ll * num_units(grid) + blockIdx.x, stamp());
+    if (is_recorder()) record_begin(records + 2ll * num_units(grid_of()) + blockIdx.x, stamp());
 #endif
     for (int round = 0;; ++round) {
+        const TileGrid grid = grid_of();
         if constexpr (SCHEDULE_ID == DYNAMIC) {
             if (threadIdx.x == 0) {
                 next_ticket = atomicAdd(counter, 1);
@@ -70,8 +76,8 @@ __device__ __forceinline__ void run_units(const TileGrid& grid, int* counter, Re
     }
 #if PROBE
     if (is_recorder())
-        record_end(records + 2ll * num_units(grid) + blockIdx.x, KIND_CTA, stamp(), blockIdx.x, ~0u, ~0u, ~0u, ~0u,
-                   ~0u);
+        record_end(records + 2ll * num_units(grid_of()) + blockIdx.x, KIND_CTA, stamp(), blockIdx.x, ~0u, ~0u, ~0u,
+                   ~0u, ~0u);
 #endif
 }
 

@@ -90,7 +90,6 @@ def main(argv: Sequence[str] | None = None) -> int:
         _drop_stdout()
         return CLOSED_PIPE
     except OSError as error:
-        _drop_stdout()
         message = f"{error.filename or 'output'}: {error.strerror or error}; nothing more can be written"
         return _fail(message, OutputError.exit_code)
     except MemoryError:

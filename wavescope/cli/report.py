@@ -8,6 +8,7 @@ import typer
 
 from wavescope.cli.numbers import whole_number
 from wavescope.cli.options import Csv, FailUnder, Json, TraceFile
+from wavescope.errors import UsageError
 
 MAX_LAUNCH_ID = 2**31 - 1
 
@@ -30,4 +31,7 @@ def report(
     wanted = outputs(json=json, csv=csv, fail_under=fail_under, source=trace)
     recorded = load(trace)
     check(recorded)
+    if launch_id is None and len(recorded.launches) > 1:
+        ids = ", ".join(str(entry.launch_id) for entry in recorded.launches[:10])
+        raise UsageError(f"{trace} holds {len(recorded.launches)} launches; choose one with --launch: {ids}")
     return deliver(recorded, launch_id, wanted)

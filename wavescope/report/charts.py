@@ -113,6 +113,7 @@ def _budget_row(
     line.append(f" {page.glyphs.plus_minus + unit.number(amount.error, 3):<8} ", "dim")
     used = INDENT + 2 + _NAME + 8 + 10 + 10
     line.append(page.glyphs.bar(max(0.0, share) * min(_BAR_LIMIT, page.width - used)), style)
+    line.rstrip()
     return line
 
 
