@@ -28,7 +28,7 @@ static_assert(STAGES >= 2 && STEPS >= 2, "one step of a stage overlaps the next 
 // What a thread copies: one chunk column, the same rows of every pass.
 struct Copier {
     const char *a, *b;  // its first element of A and B, at k = 0
-    long long pass_a, pass_b;  // bytes from one pass to the next
+    unsigned int pitch_a, pitch_b;  // bytes from one row to the next
     unsigned int rows_a, rows_b;  // bit p: pass p lies inside the matrix
     int k_left;  // elements of k from this thread's chunk on, at k = 0
     unsigned int to;  // offset in a stage
@@ -42,8 +42,8 @@ __device__ __forceinline__ Copier copier(const char* a, const char* b, int m, in
     Copier c;
     c.a = a + (first_a * lda + chunk * 8) * 2;
     c.b = b + (first_b * ldb + chunk * 8) * 2;
-    c.pass_a = 2ll * ROWS_PER_PASS * lda;
-    c.pass_b = 2ll * ROWS_PER_PASS * ldb;
+    c.pitch_a = 2u * lda;
+    c.pitch_b = 2u * ldb;
     c.rows_a = c.rows_b = 0;
 #pragma unroll
     for (int p = 0; p < PASSES_A; ++p) c.rows_a |= (first_a + p * ROWS_PER_PASS < m) << p;
@@ -67,8 +67,10 @@ __device__ __forceinline__ void copy_passes(const Copier& c, unsigned int stage,
         const bool is_a = p < PASSES_A;
         const int pass = is_a ? p : p - PASSES_A;
         const bool inside = (is_a ? c.rows_a : c.rows_b) >> pass & 1;
-        copy16(stage + (is_a ? 0 : BYTES_A) + c.to + pass * ROWS_PER_PASS * ROW_BYTES,
-               is_a ? a + pass * c.pass_a : b + pass * c.pass_b, inside ? bytes : 0);
+        // 32 x 32 bits + 64: one instruction, where a 64-bit stride would take several
+        const char* const from = (is_a ? a : b) + static_cast<unsigned long long>(is_a ? c.pitch_a : c.pitch_b) *
+                                                      static_cast<unsigned int>(pass * ROWS_PER_PASS);
+        copy16(stage + (is_a ? 0 : BYTES_A) + c.to + pass * ROWS_PER_PASS * ROW_BYTES, from, inside ? bytes : 0);
     }
 }
 
