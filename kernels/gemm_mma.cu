@@ -25,53 +25,64 @@ static_assert(TILE_M % ROWS_PER_PASS == 0 && TILE_N % ROWS_PER_PASS == 0, "whole
 static_assert(ROWS_PER_PASS % 8 == 0, "the swizzle repeats every 8 rows, so passes share it");
 static_assert(STAGES >= 2 && STEPS >= 2, "one step of a stage overlaps the next stage's copies");
 
-// What a thread copies: one chunk column, the same rows of every pass.
-struct Copier {
-    const char *a, *b;  // its first element of A and B, at k = 0
-    unsigned int pitch_a, pitch_b;  // bytes from one row to the next
-    unsigned int rows_a, rows_b;  // bit p: pass p lies inside the matrix
-    int k_left;  // elements of k from this thread's chunk on, at k = 0
-    unsigned int to;  // offset in a stage
+struct Operands {
+    const char *a, *b;
+    int m, n, k, lda, ldb;
 };
 
-__device__ __forceinline__ Copier copier(const char* a, const char* b, int m, int n, int k, int lda, int ldb,
-                                         const Unit& unit) {
+// What a thread copies: one 16-byte column of A and B, every ROWS_PER_PASS-th row.
+struct Copier {
+    const char *a, *b;       // its first chunks, at the k_iter to copy next
+    int whole_iters;         // k_iters before this one take whole chunks of every row; 0 at the edge of C
+    unsigned int to;         // offset in a stage
+};
+
+__device__ __forceinline__ Copier copier(const Operands& o, const Unit& unit) {
     const int row = threadIdx.x / CHUNKS, chunk = threadIdx.x % CHUNKS;
     const long long first_a = static_cast<long long>(unit.tile_m) * TILE_M + row;
     const long long first_b = static_cast<long long>(unit.tile_n) * TILE_N + row;
-    Copier c;
-    c.a = a + (first_a * lda + chunk * 8) * 2;
-    c.b = b + (first_b * ldb + chunk * 8) * 2;
-    c.pitch_a = 2u * lda;
-    c.pitch_b = 2u * ldb;
-    c.rows_a = c.rows_b = 0;
-#pragma unroll
-    for (int p = 0; p < PASSES_A; ++p) c.rows_a |= (first_a + p * ROWS_PER_PASS < m) << p;
-#pragma unroll
-    for (int p = 0; p < PASSES_B; ++p) c.rows_b |= (first_b + p * ROWS_PER_PASS < n) << p;
-    c.k_left = k - chunk * 8;
-    c.to = swizzled<ROW_BYTES>(row, chunk);
-    return c;
+    const long long k_bytes = 2ll * unit.k_begin * TILE_K;
+    const bool inside = (unit.tile_m + 1) * TILE_M <= o.m && (unit.tile_n + 1) * TILE_N <= o.n;
+    return Copier{opaque(o.a + (first_a * o.lda + chunk * 8) * 2 + k_bytes),
+                  opaque(o.b + (first_b * o.ldb + chunk * 8) * 2 + k_bytes), inside ? o.k / TILE_K : 0,
+                  static_cast<unsigned int>(opaque(static_cast<int>(swizzled<ROW_BYTES>(row, chunk))))};
 }
 
-// Passes [first, last) of A and B together, for one k_iter, into the stage at `stage`.
-// A row outside the matrix takes no byte: its address is formed, but not read.
-__device__ __forceinline__ void copy_passes(const Copier& c, unsigned int stage, int k_iter, int first, int last) {
-    const int left = c.k_left - k_iter * TILE_K;
-    const int bytes = left >= 8 ? 16 : left > 0 ? left * 2 : 0;
-    const char* const a = c.a + 2ll * TILE_K * k_iter;
-    const char* const b = c.b + 2ll * TILE_K * k_iter;
+// Passes [first, last) of A and B together, into the stage at `stage`.
+__device__ __forceinline__ void copy_whole(const Copier& c, const Operands& o, unsigned int stage, int first,
+                                           int last) {
 #pragma unroll
-    for (int p = 0; p < PASSES_A + PASSES_B; ++p) {
-        if (p < first || p >= last) continue;
+    for (int p = first; p < last; ++p) {
         const bool is_a = p < PASSES_A;
         const int pass = is_a ? p : p - PASSES_A;
-        const bool inside = (is_a ? c.rows_a : c.rows_b) >> pass & 1;
         // 32 x 32 bits + 64: one instruction, where a 64-bit stride would take several
-        const char* const from = (is_a ? a : b) + static_cast<unsigned long long>(is_a ? c.pitch_a : c.pitch_b) *
-                                                      static_cast<unsigned int>(pass * ROWS_PER_PASS);
-        copy16(stage + (is_a ? 0 : BYTES_A) + c.to + pass * ROWS_PER_PASS * ROW_BYTES, from, inside ? bytes : 0);
+        const char* const from = (is_a ? c.a : c.b) + static_cast<unsigned long long>(2u * (is_a ? o.lda : o.ldb)) *
+                                                          static_cast<unsigned int>(pass * ROWS_PER_PASS);
+        copy16(stage + (is_a ? 0 : BYTES_A) + c.to + pass * ROWS_PER_PASS * ROW_BYTES, from);
     }
+}
+
+// The same at an edge of A, B or k, all passes.
+__device__ __forceinline__ void copy_edge(const Copier& c, const Operands& o, const Unit& unit, unsigned int stage,
+                                          int k_iter) {
+    const int left = o.k - k_iter * TILE_K - threadIdx.x % CHUNKS * 8;
+    const int bytes = left >= 8 ? 16 : left > 0 ? left * 2 : 0;
+#pragma unroll
+    for (int p = 0; p < PASSES_A + PASSES_B; ++p) {
+        const bool is_a = p < PASSES_A;
+        const int pass = is_a ? p : p - PASSES_A;
+        const int row = threadIdx.x / CHUNKS + pass * ROWS_PER_PASS;
+        const bool inside = is_a ? unit.tile_m * TILE_M + row < o.m : unit.tile_n * TILE_N + row < o.n;
+        // a row outside the matrix takes no byte: its address is formed, but not read
+        copy16_filled(stage + (is_a ? 0 : BYTES_A) + c.to + pass * ROWS_PER_PASS * ROW_BYTES,
+                      is_a ? c.a + 2ll * o.lda * pass * ROWS_PER_PASS : c.b + 2ll * o.ldb * pass * ROWS_PER_PASS,
+                      inside ? bytes : 0);
+    }
+}
+
+__device__ __forceinline__ void next_k_iter(Copier& c) {
+    c.a += 2 * TILE_K;
+    c.b += 2 * TILE_K;
 }
 
 // The fragments of one 16-deep step, from one stage.
@@ -98,15 +109,61 @@ __device__ __forceinline__ void multiply(float (&acc)[FRAGMENTS_M][FRAGMENTS_N][
             mma<DTYPE>(acc[i][j], f.a[i], f.b[j / 2][j % 2 * 2], f.b[j / 2][j % 2 * 2 + 1]);
 }
 
-__device__ __forceinline__ void main_loop(float (&acc)[FRAGMENTS_M][FRAGMENTS_N][4], const Copier& c, const Unit& unit,
-                                          unsigned int shared) {
+// Shared-memory addresses of the ring of stages, and the fragments read ahead.
+struct Pipeline {
+    unsigned int first, end;        // the ring
+    unsigned int reading, writing;  // stages
+    unsigned int a_at, b_at;        // this lane's fragments within a stage
+    Fragments fragments[2];
+};
+
+__device__ __forceinline__ unsigned int next_stage(const Pipeline& p, unsigned int stage) {
+    return stage + BYTES_STAGE == p.end ? p.first : stage + BYTES_STAGE;
+}
+
+// One k_iter: multiply the stage that is read, and copy the one STAGES - 1 further on.
+// WHOLE: that one lies inside A, B and k; else it may lie at an edge, or not exist.
+template <bool WHOLE>
+__device__ __forceinline__ void turn(float (&acc)[FRAGMENTS_M][FRAGMENTS_N][4], Pipeline& p, Copier& c,
+                                     const Operands& o, const Unit& unit, int k_iter) {
+    const int ahead = k_iter + STAGES - 1;
+#pragma unroll
+    for (int step = 0; step < STEPS; ++step) {
+        if (step == STEPS - 1) {
+            wait_copies<STAGES - 2>();
+            __syncthreads();  // the next stage has arrived; nobody reads this one any more
+            p.reading = next_stage(p, p.reading);
+        }
+        load_fragments(p.fragments[(step + 1) % 2], p.reading + p.a_at, p.reading + p.b_at, (step + 1) % STEPS);
+        if (step < STEPS - 1) {
+            constexpr int passes = PASSES_A + PASSES_B, parts = STEPS - 1;
+            if constexpr (WHOLE) {
+                copy_whole(c, o, p.writing, passes * step / parts, passes * (step + 1) / parts);
+            } else {
+                if (step == 0 && ahead < unit.k_end) copy_edge(c, o, unit, p.writing, ahead);
+            }
+            if (step == STEPS - 2) {
+                next_k_iter(c);
+                commit_copies();
+                p.writing = next_stage(p, p.writing);
+            }
+        }
+        multiply(acc, p.fragments[step % 2]);
+    }
+}
+
+__device__ __forceinline__ void main_loop(float (&acc)[FRAGMENTS_M][FRAGMENTS_N][4], const Operands& o,
+                                          const Unit& unit, unsigned int shared) {
     const int lane = threadIdx.x % 32, warp = threadIdx.x / 32;
     const int warp_m = warp / WARPS_N * WARP_M, warp_n = warp % WARPS_N * WARP_N;
+    Pipeline p;
+    p.first = p.reading = shared;
+    p.end = shared + STAGES * BYTES_STAGE;
+    p.writing = shared + (STAGES - 1) * BYTES_STAGE;
     // lanes 0-15 name rows 0-15 of the low 8 k's, lanes 16-31 the same rows of the high 8
-    const unsigned int a_at = swizzled<ROW_BYTES>(warp_m + lane % 16, lane / 16);
+    p.a_at = swizzled<ROW_BYTES>(warp_m + lane % 16, lane / 16);
     // lanes 0-7 rows 0-7 low k, 8-15 rows 0-7 high k, 16-31 the same for rows 8-15
-    const unsigned int b_at = BYTES_A + swizzled<ROW_BYTES>(warp_n + lane % 8 + lane / 16 * 8, lane / 8 % 2);
-
+    p.b_at = BYTES_A + swizzled<ROW_BYTES>(warp_n + lane % 8 + lane / 16 * 8, lane / 8 % 2);
 #pragma unroll
     for (int i = 0; i < FRAGMENTS_M; ++i)
 #pragma unroll
@@ -114,45 +171,19 @@ __device__ __forceinline__ void main_loop(float (&acc)[FRAGMENTS_M][FRAGMENTS_N]
 #pragma unroll
             for (int e = 0; e < 4; ++e) acc[i][j][e] = 0.f;
 
-    const int iters = unit.k_end - unit.k_begin;
-#pragma unroll
+    Copier c = copier(o, unit);
     for (int s = 0; s < STAGES - 1; ++s) {
-        if (s < iters)
-            copy_passes(c, shared + s * BYTES_STAGE, unit.k_begin + s, 0, PASSES_A + PASSES_B);
+        if (unit.k_begin + s < unit.k_end) copy_edge(c, o, unit, shared + s * BYTES_STAGE, unit.k_begin + s);
+        next_k_iter(c);
         commit_copies();
     }
     wait_copies<STAGES - 2>();
     __syncthreads();
-
-    unsigned int reading = shared, writing = shared + (STAGES - 1) * BYTES_STAGE;
-    const unsigned int end = shared + STAGES * BYTES_STAGE;
-    Fragments fragments[2];
-    load_fragments(fragments[0], reading + a_at, reading + b_at, 0);
-    for (int iter = 0; iter < iters; ++iter) {
-        const bool copies = iter + STAGES - 1 < iters;
-#pragma unroll
-        for (int step = 0; step < STEPS; ++step) {
-            if (step == STEPS - 1) {
-                wait_copies<STAGES - 2>();
-                __syncthreads();  // the next stage has arrived; nobody reads this one any more
-                reading += BYTES_STAGE;
-                if (reading == end) reading = shared;
-            }
-            load_fragments(fragments[(step + 1) % 2], reading + a_at, reading + b_at, (step + 1) % STEPS);
-            if (step < STEPS - 1) {
-                constexpr int passes = PASSES_A + PASSES_B, parts = STEPS - 1;
-                if (copies)
-                    copy_passes(c, writing, unit.k_begin + iter + STAGES - 1, passes * step / parts,
-                                passes * (step + 1) / parts);
-                if (step == STEPS - 2) {
-                    commit_copies();
-                    writing += BYTES_STAGE;
-                    if (writing == end) writing = shared;
-                }
-            }
-            multiply(acc, fragments[step % 2]);
-        }
-    }
+    load_fragments(p.fragments[0], p.reading + p.a_at, p.reading + p.b_at, 0);
+    int k_iter = unit.k_begin;
+    const int whole_end = min(c.whole_iters, unit.k_end) - (STAGES - 1);
+    for (; k_iter < whole_end; ++k_iter) turn<true>(acc, p, c, o, unit, k_iter);
+    for (; k_iter < unit.k_end; ++k_iter) turn<false>(acc, p, c, o, unit, k_iter);
     wait_copies<0>();
 }
 
@@ -195,12 +226,12 @@ gemm_mma(const char* __restrict__ a, const char* __restrict__ b, unsigned short*
     float acc[FRAGMENTS_M][FRAGMENTS_N][4];
     run_units<SCHEDULE>(
         [&] {
-            return TileGrid{(anew(m) + TILE_M - 1) / TILE_M, (anew(n) + TILE_N - 1) / TILE_N,
-                            (anew(k) + TILE_K - 1) / TILE_K, raster_group};
+            return TileGrid{(opaque(m) + TILE_M - 1) / TILE_M, (opaque(n) + TILE_N - 1) / TILE_N,
+                            (opaque(k) + TILE_K - 1) / TILE_K, raster_group};
         },
         counter, records,
         [&](const Unit& unit) {
-            main_loop(acc, copier(a, b, m, n, k, lda, ldb, unit), unit, shared_address(memory));
+            main_loop(acc, Operands{a, b, m, n, k, lda, ldb}, unit, shared_address(memory));
         },
         [&](const Unit& unit) { store_tile(acc, c, m, n, ldc, unit); });
 }

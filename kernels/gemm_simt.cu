@@ -119,8 +119,8 @@ gemm_simt(const float* __restrict__ a, const float* __restrict__ b, float* __res
     float acc[8][8];
     run_units<SCHEDULE>(
         [&] {
-            return TileGrid{(anew(m) + TILE_M - 1) / TILE_M, (anew(n) + TILE_N - 1) / TILE_N,
-                            (anew(k) + TILE_K - 1) / TILE_K, raster_group};
+            return TileGrid{(opaque(m) + TILE_M - 1) / TILE_M, (opaque(n) + TILE_N - 1) / TILE_N,
+                            (opaque(k) + TILE_K - 1) / TILE_K, raster_group};
         },
         counter, records,
         [&](const Unit& unit) {

@@ -7,10 +7,14 @@
 
 namespace wavescope {
 
-// A value the compiler must not carry from one turn to the next: it is worked out anew, and
-// the main loop has the register.
-__device__ __forceinline__ int anew(int value) {
+// The value, of which the compiler no longer knows the origin: it can neither carry it from
+// one turn of the loop to the next, nor work it out again inside the main loop.
+__device__ __forceinline__ int opaque(int value) {
     asm volatile("" : "+r"(value));
+    return value;
+}
+__device__ __forceinline__ const char* opaque(const char* value) {
+    asm volatile("" : "+l"(value));
     return value;
 }
 
@@ -24,7 +28,7 @@ __device__ __forceinline__ bool is_recorder() {
 
 // The unit's first record; likewise computed anew.
 __device__ __forceinline__ Record* record_of(Record* records, const Unit& unit) {
-    return records + 2ll * anew(unit.index);
+    return records + 2ll * opaque(unit.index);
 }
 #endif
 

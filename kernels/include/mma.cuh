@@ -8,8 +8,12 @@ __device__ __forceinline__ unsigned int shared_address(const void* pointer) {
     return static_cast<unsigned int>(__cvta_generic_to_shared(pointer));
 }
 
-// 16 bytes, of which the last 16 - bytes are zero-filled instead of read.
-__device__ __forceinline__ void copy16(unsigned int to_shared, const void* from, int bytes) {
+__device__ __forceinline__ void copy16(unsigned int to_shared, const void* from) {
+    asm volatile("cp.async.cg.shared.global.L2::128B [%0], [%1], 16;" ::"r"(to_shared), "l"(from) : "memory");
+}
+
+// 16 bytes, of which only the first `bytes` are read; the others become 0.
+__device__ __forceinline__ void copy16_filled(unsigned int to_shared, const void* from, int bytes) {
     asm volatile("cp.async.cg.shared.global.L2::128B [%0], [%1], 16, %2;" ::"r"(to_shared), "l"(from), "r"(bytes)
                  : "memory");
 }
