@@ -13,11 +13,11 @@ struct Verdict {
     unsigned int padding;
 };
 
-// tolerance_relative and tolerance_absolute 0: C must be the correctly rounded reference.
+// layout: 0 tn (B stored [n, k]), 1 nn ([k, n]).  tolerance_relative and tolerance_absolute 0: C must be the correctly rounded reference.
 // first_block: this launch's first row of CTAs, so that a launch stays short.
 extern "C" __global__ void __launch_bounds__(THREADS)
 check(const void* a, const void* b, const void* c, int m, int n, int k, int lda, int ldb, int ldc, int type,
-      float tolerance_relative, float tolerance_absolute, int first_block, Verdict* verdict) {
+      int layout, float tolerance_relative, float tolerance_absolute, int first_block, Verdict* verdict) {
     __shared__ float tile_a[DEPTH][BLOCK + 1], tile_b[DEPTH][BLOCK + 1];
     const long long first_m = static_cast<long long>(first_block + blockIdx.y) * BLOCK;
     const long long first_n = static_cast<long long>(blockIdx.x) * BLOCK;
@@ -30,7 +30,10 @@ check(const void* a, const void* b, const void* c, int m, int n, int k, int lda,
             tile_a[at][row] =
                 inside && first_m + row < m ? to_float(a, (first_m + row) * lda + k_begin + at, type) : 0.f;
             tile_b[at][row] =
-                inside && first_n + row < n ? to_float(b, (first_n + row) * ldb + k_begin + at, type) : 0.f;
+                inside && first_n + row < n
+                    ? to_float(b, layout == 0 ? (first_n + row) * ldb + k_begin + at
+                                              : static_cast<long long>(k_begin + at) * ldb + first_n + row, type)
+                    : 0.f;
         }
         __syncthreads();
 #pragma unroll

@@ -1,7 +1,8 @@
-// C[m, n] = A[m, k] x B[n, k]^T on tensor cores, sm_80 and later: mma.sync fed by cp.async.
+// C[m, n] = A[m, k] x B on tensor cores, sm_80 and later: mma.sync fed by cp.async.
+// B is stored [n, k] (layout tn) or [k, n] (nn).
 //
 // -D: TILE_M TILE_N TILE_K  WARPS_M WARPS_N  STAGES  MIN_CTAS (CTAs an SM must hold)
-//     DTYPE (0 bf16, 1 fp16)  SCHEDULE (schedule.cuh)  PROBE (trace.cuh)
+//     DTYPE (0 bf16, 1 fp16)  LAYOUT (0 tn, 1 nn)  SCHEDULE (schedule.cuh)  PROBE (trace.cuh)
 // Rows of A, B and C start at multiples of 16 bytes; elements beyond m, n, k are neither
 // read nor written.
 #include "loop.cuh"
@@ -13,16 +14,28 @@ constexpr int THREADS = WARPS_M * WARPS_N * 32;
 constexpr int WARP_M = TILE_M / WARPS_M, WARP_N = TILE_N / WARPS_N;
 constexpr int FRAGMENTS_M = WARP_M / 16, FRAGMENTS_N = WARP_N / 8;  // mma is 16 x 8 x 16
 constexpr int STEPS = TILE_K / 16;
-constexpr int ROW_BYTES = TILE_K * 2;
-constexpr int CHUNKS = ROW_BYTES / 16;              // 16-byte chunks of a row
-constexpr int ROWS_PER_PASS = THREADS / CHUNKS;     // rows that all threads copy at once
-constexpr int PASSES_A = TILE_M / ROWS_PER_PASS, PASSES_B = TILE_N / ROWS_PER_PASS;
-constexpr int BYTES_A = TILE_M * ROW_BYTES, BYTES_STAGE = (TILE_M + TILE_N) * ROW_BYTES;
+constexpr bool TN = LAYOUT == 0;
+
+// How an operand's tile lies in a stage: rows of 16-byte chunks, swizzled.  All threads
+// together copy ROWS_PER_PASS rows at once.
+template <int ROWS_, int COLUMNS>
+struct Panel {
+    static constexpr int ROWS = ROWS_, ROW_BYTES = COLUMNS * 2, BYTES = ROWS * ROW_BYTES;
+    static constexpr int CHUNKS = ROW_BYTES / 16;
+    static constexpr int ROWS_PER_PASS = THREADS / CHUNKS, PASSES = ROWS / ROWS_PER_PASS;
+    static_assert(THREADS % CHUNKS == 0 && ROWS % ROWS_PER_PASS == 0, "whole passes");
+    static_assert(ROWS_PER_PASS % 8 == 0, "the swizzle repeats every 8 rows, so passes share it");
+};
+using PanelA = Panel<TILE_M, TILE_K>;
+template <bool IS_TN>
+struct PanelOfB : Panel<TILE_N, TILE_K> {};
+template <>
+struct PanelOfB<false> : Panel<TILE_K, TILE_N> {};
+using PanelB = PanelOfB<TN>;
+constexpr int BYTES_STAGE = PanelA::BYTES + PanelB::BYTES;
 
 static_assert(TILE_M % (WARPS_M * 16) == 0, "a warp takes whole mma rows");
 static_assert(TILE_N % (WARPS_N * 32) == 0, "the epilogue transposes four mma columns at a time");
-static_assert(TILE_M % ROWS_PER_PASS == 0 && TILE_N % ROWS_PER_PASS == 0, "whole passes");
-static_assert(ROWS_PER_PASS % 8 == 0, "the swizzle repeats every 8 rows, so passes share it");
 static_assert(STAGES >= 2 && STEPS >= 2, "one step of a stage overlaps the next stage's copies");
 
 struct Operands {
@@ -30,59 +43,82 @@ struct Operands {
     int m, n, k, lda, ldb;
 };
 
-// What a thread copies: one 16-byte column of A and B, every ROWS_PER_PASS-th row.
+// What a thread copies of an operand: one chunk of every ROWS_PER_PASS-th row of its panel.
 struct Copier {
-    const char *a, *b;       // its first chunks, at the k_iter to copy next
-    int whole_iters;         // k_iters before this one take whole chunks of every row; 0 at the edge of C
-    unsigned int to;         // offset in a stage
+    const char *a, *b;          // the first chunks, at the k_iter to copy next
+    unsigned int to_a, to_b;    // their places in a stage
+    int whole_end;              // k_iters before this one lie inside A, B and k; none do at the edge of C
 };
 
+// Where a thread's first chunk lies: row of the panel, and element within the row.
+template <typename P>
+__device__ __forceinline__ int first_row() {
+    return threadIdx.x / P::CHUNKS;
+}
+template <typename P>
+__device__ __forceinline__ int first_element() {
+    return threadIdx.x % P::CHUNKS * 8;
+}
+
+template <typename P>
+__device__ __forceinline__ const char* first_chunk(const char* matrix, long long row, long long element, int pitch) {
+    return matrix + ((row + first_row<P>()) * pitch + element + first_element<P>()) * 2;
+}
+
+template <typename P>
+__device__ __forceinline__ unsigned int place() {
+    return opaque(static_cast<int>(swizzled<P::ROW_BYTES>(first_row<P>(), first_element<P>() / 8)));
+}
+
 __device__ __forceinline__ Copier copier(const Operands& o, const Unit& unit) {
-    const int row = threadIdx.x / CHUNKS, chunk = threadIdx.x % CHUNKS;
-    const long long first_a = static_cast<long long>(unit.tile_m) * TILE_M + row;
-    const long long first_b = static_cast<long long>(unit.tile_n) * TILE_N + row;
-    const long long k_bytes = 2ll * unit.k_begin * TILE_K;
-    const bool inside = (unit.tile_m + 1) * TILE_M <= o.m && (unit.tile_n + 1) * TILE_N <= o.n;
-    return Copier{opaque(o.a + (first_a * o.lda + chunk * 8) * 2 + k_bytes),
-                  opaque(o.b + (first_b * o.ldb + chunk * 8) * 2 + k_bytes), inside ? o.k / TILE_K : 0,
-                  static_cast<unsigned int>(opaque(static_cast<int>(swizzled<ROW_BYTES>(row, chunk))))};
+    const long long m = static_cast<long long>(unit.tile_m) * TILE_M, n = static_cast<long long>(unit.tile_n) * TILE_N;
+    const long long k = static_cast<long long>(unit.k_begin) * TILE_K;
+    const bool inside = m + TILE_M <= o.m && n + TILE_N <= o.n;
+    return Copier{opaque(first_chunk<PanelA>(o.a, m, k, o.lda)),
+                  opaque(TN ? first_chunk<PanelB>(o.b, n, k, o.ldb) : first_chunk<PanelB>(o.b, k, n, o.ldb)),
+                  place<PanelA>(), PanelA::BYTES + place<PanelB>(), inside ? min(o.k / TILE_K, unit.k_end) : 0};
 }
 
-// Passes [first, last) of A and B together, into the stage at `stage`.
-__device__ __forceinline__ void copy_whole(const Copier& c, const Operands& o, unsigned int stage, int first,
-                                           int last) {
+// Passes [first, last) of a panel.
+template <typename P>
+__device__ __forceinline__ void copy_whole(unsigned int to, const char* from, int pitch, int first, int last) {
 #pragma unroll
-    for (int p = first; p < last; ++p) {
-        const bool is_a = p < PASSES_A;
-        const int pass = is_a ? p : p - PASSES_A;
+    for (int pass = first; pass < last; ++pass)
         // 32 x 32 bits + 64: one instruction, where a 64-bit stride would take several
-        const char* const from = (is_a ? c.a : c.b) + static_cast<unsigned long long>(2u * (is_a ? o.lda : o.ldb)) *
-                                                          static_cast<unsigned int>(pass * ROWS_PER_PASS);
-        copy16(stage + (is_a ? 0 : BYTES_A) + c.to + pass * ROWS_PER_PASS * ROW_BYTES, from);
-    }
+        copy16(to + pass * P::ROWS_PER_PASS * P::ROW_BYTES,
+               from + static_cast<unsigned long long>(2u * pitch) * static_cast<unsigned int>(pass * P::ROWS_PER_PASS));
 }
 
-// The same at an edge of A, B or k, all passes.
-__device__ __forceinline__ void copy_edge(const Copier& c, const Operands& o, const Unit& unit, unsigned int stage,
-                                          int k_iter) {
-    const int left = o.k - k_iter * TILE_K - threadIdx.x % CHUNKS * 8;
+// All passes of a panel of which only `rows` rows and `elements` of a row lie inside the matrix.
+template <typename P>
+__device__ __forceinline__ void copy_edge(unsigned int to, const char* from, int pitch, int rows, int elements) {
+    const int left = elements - first_element<P>();
     const int bytes = left >= 8 ? 16 : left > 0 ? left * 2 : 0;
 #pragma unroll
-    for (int p = 0; p < PASSES_A + PASSES_B; ++p) {
-        const bool is_a = p < PASSES_A;
-        const int pass = is_a ? p : p - PASSES_A;
-        const int row = threadIdx.x / CHUNKS + pass * ROWS_PER_PASS;
-        const bool inside = is_a ? unit.tile_m * TILE_M + row < o.m : unit.tile_n * TILE_N + row < o.n;
-        // a row outside the matrix takes no byte: its address is formed, but not read
-        copy16_filled(stage + (is_a ? 0 : BYTES_A) + c.to + pass * ROWS_PER_PASS * ROW_BYTES,
-                      is_a ? c.a + 2ll * o.lda * pass * ROWS_PER_PASS : c.b + 2ll * o.ldb * pass * ROWS_PER_PASS,
-                      inside ? bytes : 0);
-    }
+    for (int pass = 0; pass < P::PASSES; ++pass)
+        // a row outside takes no byte: its address is formed, but not read
+        copy16_filled(to + pass * P::ROWS_PER_PASS * P::ROW_BYTES, from + 2ll * pitch * pass * P::ROWS_PER_PASS,
+                      first_row<P>() + pass * P::ROWS_PER_PASS < rows ? bytes : 0);
 }
 
-__device__ __forceinline__ void next_k_iter(Copier& c) {
+// Part `part` of `parts` of the copies of a k_iter inside A, B and k.
+__device__ __forceinline__ void copy_part(const Copier& c, const Operands& o, unsigned int stage, int part, int parts) {
+    constexpr int passes_a = PanelA::PASSES, passes = passes_a + PanelB::PASSES;
+    const int first = passes * part / parts, last = passes * (part + 1) / parts;
+    copy_whole<PanelA>(stage + c.to_a, c.a, o.lda, min(first, passes_a), min(last, passes_a));
+    copy_whole<PanelB>(stage + c.to_b, c.b, o.ldb, max(first - passes_a, 0), max(last - passes_a, 0));
+}
+
+__device__ __forceinline__ void copy_all(const Copier& c, const Operands& o, const Unit& unit, unsigned int stage,
+                                         int k_iter) {
+    const int m = o.m - unit.tile_m * TILE_M, n = o.n - unit.tile_n * TILE_N, k = o.k - k_iter * TILE_K;
+    copy_edge<PanelA>(stage + c.to_a, c.a, o.lda, m, k);
+    copy_edge<PanelB>(stage + c.to_b, c.b, o.ldb, TN ? n : k, TN ? k : n);
+}
+
+__device__ __forceinline__ void next_k_iter(Copier& c, const Operands& o) {
     c.a += 2 * TILE_K;
-    c.b += 2 * TILE_K;
+    c.b += TN ? 2 * TILE_K : 2ll * TILE_K * o.ldb;
 }
 
 // The fragments of one 16-deep step, from one stage.
@@ -94,11 +130,15 @@ struct Fragments {
 __device__ __forceinline__ void load_fragments(Fragments& f, unsigned int a, unsigned int b, int step) {
     // a step's two chunks differ from chunk 0's in bits 5 and 6 only; sixteen rows further is a plain addition
     a ^= step << 5;
-    b ^= step << 5;
 #pragma unroll
-    for (int i = 0; i < FRAGMENTS_M; ++i) load_matrices(f.a[i], a + i * 16 * ROW_BYTES);
+    for (int i = 0; i < FRAGMENTS_M; ++i) load_matrices(f.a[i], a + i * 16 * PanelA::ROW_BYTES);
 #pragma unroll
-    for (int j = 0; j < FRAGMENTS_N / 2; ++j) load_matrices(f.b[j], b + j * 16 * ROW_BYTES);
+    for (int j = 0; j < FRAGMENTS_N / 2; ++j) {
+        if constexpr (TN)
+            load_matrices(f.b[j], (b ^ step << 5) + j * 16 * PanelB::ROW_BYTES);
+        else  // rows run along k here: what was the step is now the pair of columns, and the other way round
+            load_transposed(f.b[j], (b ^ j << 5) + step * 16 * PanelB::ROW_BYTES);
+    }
 }
 
 __device__ __forceinline__ void multiply(float (&acc)[FRAGMENTS_M][FRAGMENTS_N][4], const Fragments& f) {
@@ -136,14 +176,13 @@ __device__ __forceinline__ void turn(float (&acc)[FRAGMENTS_M][FRAGMENTS_N][4], 
         }
         load_fragments(p.fragments[(step + 1) % 2], p.reading + p.a_at, p.reading + p.b_at, (step + 1) % STEPS);
         if (step < STEPS - 1) {
-            constexpr int passes = PASSES_A + PASSES_B, parts = STEPS - 1;
             if constexpr (WHOLE) {
-                copy_whole(c, o, p.writing, passes * step / parts, passes * (step + 1) / parts);
+                copy_part(c, o, p.writing, step, STEPS - 1);
             } else {
-                if (step == 0 && ahead < unit.k_end) copy_edge(c, o, unit, p.writing, ahead);
+                if (step == 0 && ahead < unit.k_end) copy_all(c, o, unit, p.writing, ahead);
             }
             if (step == STEPS - 2) {
-                next_k_iter(c);
+                next_k_iter(c, o);
                 commit_copies();
                 p.writing = next_stage(p, p.writing);
             }
@@ -161,9 +200,12 @@ __device__ __forceinline__ void main_loop(float (&acc)[FRAGMENTS_M][FRAGMENTS_N]
     p.end = shared + STAGES * BYTES_STAGE;
     p.writing = shared + (STAGES - 1) * BYTES_STAGE;
     // lanes 0-15 name rows 0-15 of the low 8 k's, lanes 16-31 the same rows of the high 8
-    p.a_at = swizzled<ROW_BYTES>(warp_m + lane % 16, lane / 16);
-    // lanes 0-7 rows 0-7 low k, 8-15 rows 0-7 high k, 16-31 the same for rows 8-15
-    p.b_at = BYTES_A + swizzled<ROW_BYTES>(warp_n + lane % 8 + lane / 16 * 8, lane / 8 % 2);
+    p.a_at = swizzled<PanelA::ROW_BYTES>(warp_m + lane % 16, lane / 16);
+    // tn: lanes 0-7 name columns 0-7 at the low 8 k's, 8-15 the same at the high 8, 16-31 columns 8-15
+    // nn: lanes 0-15 name k's 0-15 of columns 0-7, lanes 16-31 the same k's of columns 8-15
+    p.b_at = PanelA::BYTES +
+             (TN ? swizzled<PanelB::ROW_BYTES>(warp_n + lane % 8 + lane / 16 * 8, lane / 8 % 2)
+                 : swizzled<PanelB::ROW_BYTES>(lane % 16, warp_n / 8 + lane / 16));
 #pragma unroll
     for (int i = 0; i < FRAGMENTS_M; ++i)
 #pragma unroll
@@ -173,16 +215,15 @@ __device__ __forceinline__ void main_loop(float (&acc)[FRAGMENTS_M][FRAGMENTS_N]
 
     Copier c = copier(o, unit);
     for (int s = 0; s < STAGES - 1; ++s) {
-        if (unit.k_begin + s < unit.k_end) copy_edge(c, o, unit, shared + s * BYTES_STAGE, unit.k_begin + s);
-        next_k_iter(c);
+        if (unit.k_begin + s < unit.k_end) copy_all(c, o, unit, shared + s * BYTES_STAGE, unit.k_begin + s);
+        next_k_iter(c, o);
         commit_copies();
     }
     wait_copies<STAGES - 2>();
     __syncthreads();
     load_fragments(p.fragments[0], p.reading + p.a_at, p.reading + p.b_at, 0);
     int k_iter = unit.k_begin;
-    const int whole_end = min(c.whole_iters, unit.k_end) - (STAGES - 1);
-    for (; k_iter < whole_end; ++k_iter) turn<true>(acc, p, c, o, unit, k_iter);
+    for (; k_iter + STAGES - 1 < c.whole_end; ++k_iter) turn<true>(acc, p, c, o, unit, k_iter);
     for (; k_iter < unit.k_end; ++k_iter) turn<false>(acc, p, c, o, unit, k_iter);
     wait_copies<0>();
 }

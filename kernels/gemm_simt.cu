@@ -1,111 +1,131 @@
-// C[m, n] = A[m, k] x B[n, k]^T in fp32 on the ordinary cores, sm_70 and later.
+// C[m, n] = A[m, k] x B in fp32 on the ordinary cores, sm_70 and later.  B is stored
+// [n, k] (layout tn) or [k, n] (nn).
 //
-// -D: TILE_M TILE_N TILE_K  MIN_CTAS (CTAs an SM must hold)  SCHEDULE (schedule.cuh)
-//     PROBE (trace.cuh)
-// A thread computes 8 x 8 elements, a warp 64 x 32.  Tiles lie k-major in shared memory,
-// two of them: while one is multiplied, the next is on its way through registers.
+// -D: TILE_M TILE_N TILE_K  MIN_CTAS (CTAs an SM must hold)  LAYOUT (0 tn, 1 nn)
+//     SCHEDULE (schedule.cuh)  PROBE (trace.cuh)
+// A warp computes 64 x 64 elements, a thread 8 x 16 of them: 6 reads of 16 bytes feed 128
+// multiply-adds.  Tiles lie k-major in shared memory, two of them: while one is multiplied,
+// the next is on its way through registers.
 #include "loop.cuh"
 
 using namespace wavescope;
 
-constexpr int WARP_M = 64, WARP_N = 32;
+constexpr int WARP_M = 64, WARP_N = 64, THREAD_M = 8, THREAD_N = 16;
 constexpr int WARPS_N = TILE_N / WARP_N;
 constexpr int THREADS = TILE_M / WARP_M * WARPS_N * 32;
-constexpr int CHUNKS = TILE_K / 4;  // float4s of a row
-constexpr int ROWS_PER_PASS = THREADS / CHUNKS;
-constexpr int PASSES_A = TILE_M / ROWS_PER_PASS, PASSES_B = TILE_N / ROWS_PER_PASS;
-constexpr int PITCH_A = TILE_M + 4, PITCH_B = TILE_N + 4;  // + 4: transposed stores meet fewer banks
-
 static_assert(TILE_M % WARP_M == 0 && TILE_N % WARP_N == 0, "whole warp tiles");
-static_assert(TILE_M % ROWS_PER_PASS == 0 && TILE_N % ROWS_PER_PASS == 0, "whole passes");
+
+// One operand's tile in shared memory, [k][SIZE].  K_MAJOR: it is stored so in global
+// memory too; else rows run along k, and are transposed on the way.
+template <int SIZE, bool K_MAJOR>
+struct Panel {
+    static constexpr int PITCH = SIZE + 4;  // + 4: transposed stores meet fewer banks
+    static constexpr int ROW = K_MAJOR ? SIZE : TILE_K, CHUNKS = ROW / 4;
+    static constexpr int ROWS_PER_PASS = THREADS / CHUNKS, PASSES = (K_MAJOR ? TILE_K : SIZE) / ROWS_PER_PASS;
+    static_assert(THREADS % CHUNKS == 0 && PASSES * ROWS_PER_PASS == (K_MAJOR ? TILE_K : SIZE), "whole passes");
+
+    float at[TILE_K][PITCH];
+
+    // One thread's share of a k_iter, read from global memory; 0 outside the matrix of rows x columns.
+    static __device__ __forceinline__ void fetch(float4 (&next)[PASSES], const float* matrix, long long first_row,
+                                                 int first_column, int rows, int columns, int pitch) {
+        const int column = first_column + threadIdx.x % CHUNKS * 4;
+#pragma unroll
+        for (int p = 0; p < PASSES; ++p) {
+            const long long row = first_row + threadIdx.x / CHUNKS + p * ROWS_PER_PASS;
+            next[p] = make_float4(0.f, 0.f, 0.f, 0.f);
+            if (row >= rows || column >= columns) continue;
+            next[p] = *reinterpret_cast<const float4*>(matrix + row * pitch + column);
+            if (column + 1 >= columns) next[p].y = 0.f;
+            if (column + 2 >= columns) next[p].z = 0.f;
+            if (column + 3 >= columns) next[p].w = 0.f;
+        }
+    }
+
+    __device__ __forceinline__ void put(const float4 (&next)[PASSES]) {
+        const int row = threadIdx.x / CHUNKS, column = threadIdx.x % CHUNKS * 4;
+#pragma unroll
+        for (int p = 0; p < PASSES; ++p) {
+            if constexpr (K_MAJOR) {
+                *reinterpret_cast<float4*>(&at[row + p * ROWS_PER_PASS][column]) = next[p];
+            } else {
+                at[column][row + p * ROWS_PER_PASS] = next[p].x;
+                at[column + 1][row + p * ROWS_PER_PASS] = next[p].y;
+                at[column + 2][row + p * ROWS_PER_PASS] = next[p].z;
+                at[column + 3][row + p * ROWS_PER_PASS] = next[p].w;
+            }
+        }
+    }
+};
+using PanelA = Panel<TILE_M, false>;
+using PanelB = Panel<TILE_N, LAYOUT == 1>;
 
 struct Stage {
-    float a[TILE_K][PITCH_A];
-    float b[TILE_K][PITCH_B];
+    PanelA a;
+    PanelB b;
 };
 
-// One thread's share of the next k_iter, on its way from global to shared memory.
+struct Operands {
+    const float *a, *b;
+    int m, n, k, lda, ldb;
+};
+
 struct InFlight {
-    float4 a[PASSES_A], b[PASSES_B];
+    float4 a[PanelA::PASSES], b[PanelB::PASSES];
 };
 
-__device__ __forceinline__ float4 load4(const float* matrix, long long row, int rows, int pitch, int at, int k) {
-    if (row >= rows || at >= k) return make_float4(0.f, 0.f, 0.f, 0.f);
-    float4 v = *reinterpret_cast<const float4*>(matrix + row * pitch + at);
-    if (at + 1 >= k) v.y = 0.f;
-    if (at + 2 >= k) v.z = 0.f;
-    if (at + 3 >= k) v.w = 0.f;
-    return v;
+__device__ __forceinline__ void fetch(InFlight& next, const Operands& o, const Unit& unit, int k_iter) {
+    const int k = k_iter * TILE_K, n = unit.tile_n * TILE_N;
+    PanelA::fetch(next.a, o.a, static_cast<long long>(unit.tile_m) * TILE_M, k, o.m, o.k, o.lda);
+    if constexpr (LAYOUT == 1)
+        PanelB::fetch(next.b, o.b, k, n, o.k, o.n, o.ldb);
+    else
+        PanelB::fetch(next.b, o.b, n, k, o.n, o.k, o.ldb);
 }
 
-__device__ __forceinline__ void fetch(InFlight& next, const float* a, const float* b, int m, int n, int k, int lda,
-                                      int ldb, const Unit& unit, int k_iter) {
-    const int row = threadIdx.x / CHUNKS, at = k_iter * TILE_K + threadIdx.x % CHUNKS * 4;
-    const long long row_a = static_cast<long long>(unit.tile_m) * TILE_M + row;
-    const long long row_b = static_cast<long long>(unit.tile_n) * TILE_N + row;
-#pragma unroll
-    for (int p = 0; p < PASSES_A; ++p) next.a[p] = load4(a, row_a + p * ROWS_PER_PASS, m, lda, at, k);
-#pragma unroll
-    for (int p = 0; p < PASSES_B; ++p) next.b[p] = load4(b, row_b + p * ROWS_PER_PASS, n, ldb, at, k);
-}
-
-__device__ __forceinline__ void put(Stage& stage, const InFlight& next) {
-    const int row = threadIdx.x / CHUNKS, at = threadIdx.x % CHUNKS * 4;
-#pragma unroll
-    for (int p = 0; p < PASSES_A; ++p) {
-        const float v[4] = {next.a[p].x, next.a[p].y, next.a[p].z, next.a[p].w};
-#pragma unroll
-        for (int e = 0; e < 4; ++e) stage.a[at + e][row + p * ROWS_PER_PASS] = v[e];
-    }
-#pragma unroll
-    for (int p = 0; p < PASSES_B; ++p) {
-        const float v[4] = {next.b[p].x, next.b[p].y, next.b[p].z, next.b[p].w};
-#pragma unroll
-        for (int e = 0; e < 4; ++e) stage.b[at + e][row + p * ROWS_PER_PASS] = v[e];
-    }
-}
-
-// The thread's corner in its tile: rows r..r+3 and r+32..r+35, columns c..c+3 and c+16..c+19.
+// The thread's first element in its tile; it has rows r..r+3 and r+32..r+35, and columns
+// c..c+3 and the same 16, 32 and 48 further on.
 __device__ __forceinline__ int corner_m() { return threadIdx.x / 32 / WARPS_N * WARP_M + threadIdx.x % 32 / 4 * 4; }
 __device__ __forceinline__ int corner_n() { return threadIdx.x / 32 % WARPS_N * WARP_N + threadIdx.x % 4 * 4; }
 
-__device__ __forceinline__ void load8(float (&v)[8], const float* row, int at, int apart) {
-    const float4 low = *reinterpret_cast<const float4*>(row + at);
-    const float4 high = *reinterpret_cast<const float4*>(row + at + apart);
-    v[0] = low.x, v[1] = low.y, v[2] = low.z, v[3] = low.w;
-    v[4] = high.x, v[5] = high.y, v[6] = high.z, v[7] = high.w;
-}
-
-__device__ __forceinline__ void multiply_stage(float (&acc)[8][8], const Stage& stage) {
+template <int COUNT, int APART>
+__device__ __forceinline__ void load(float (&v)[COUNT], const float* from) {
 #pragma unroll
-    for (int step = 0; step < TILE_K; ++step) {
-        float a[8], b[8];
-        load8(a, stage.a[step], corner_m(), 32);
-        load8(b, stage.b[step], corner_n(), 16);
-#pragma unroll
-        for (int i = 0; i < 8; ++i)
-#pragma unroll
-            for (int j = 0; j < 8; ++j) acc[i][j] = fmaf(a[i], b[j], acc[i][j]);
+    for (int i = 0; i < COUNT / 4; ++i) {
+        const float4 four = *reinterpret_cast<const float4*>(from + i * APART);
+        v[4 * i] = four.x, v[4 * i + 1] = four.y, v[4 * i + 2] = four.z, v[4 * i + 3] = four.w;
     }
 }
 
-__device__ __forceinline__ void store_tile(const float (&acc)[8][8], float* c, int m, int n, int ldc,
+__device__ __forceinline__ void multiply_stage(float (&acc)[THREAD_M][THREAD_N], const Stage& stage) {
+#pragma unroll
+    for (int step = 0; step < TILE_K; ++step) {
+        float a[THREAD_M], b[THREAD_N];
+        load<THREAD_M, 32>(a, &stage.a.at[step][corner_m()]);
+        load<THREAD_N, 16>(b, &stage.b.at[step][corner_n()]);
+#pragma unroll
+        for (int i = 0; i < THREAD_M; ++i)
+#pragma unroll
+            for (int j = 0; j < THREAD_N; ++j) acc[i][j] = fmaf(a[i], b[j], acc[i][j]);
+    }
+}
+
+__device__ __forceinline__ void store_tile(const float (&acc)[THREAD_M][THREAD_N], float* c, int m, int n, int ldc,
                                            const Unit& unit) {
 #pragma unroll
-    for (int i = 0; i < 8; ++i) {
+    for (int i = 0; i < THREAD_M; ++i) {
         const int row = unit.tile_m * TILE_M + corner_m() + i % 4 + i / 4 * 32;
         if (row >= m) continue;
 #pragma unroll
-        for (int half = 0; half < 2; ++half) {
-            const int column = unit.tile_n * TILE_N + corner_n() + half * 16;
+        for (int j = 0; j < THREAD_N; j += 4) {
+            const int column = unit.tile_n * TILE_N + corner_n() + j * 4;
             float* to = c + static_cast<long long>(row) * ldc + column;
             if (column + 4 <= n) {
-                *reinterpret_cast<float4*>(to) =
-                    make_float4(acc[i][half * 4], acc[i][half * 4 + 1], acc[i][half * 4 + 2], acc[i][half * 4 + 3]);
+                *reinterpret_cast<float4*>(to) = make_float4(acc[i][j], acc[i][j + 1], acc[i][j + 2], acc[i][j + 3]);
             } else {
 #pragma unroll
                 for (int e = 0; e < 4; ++e)
-                    if (column + e < n) to[e] = acc[i][half * 4 + e];
+                    if (column + e < n) to[e] = acc[i][j + e];
             }
         }
     }
@@ -116,7 +136,8 @@ gemm_simt(const float* __restrict__ a, const float* __restrict__ b, float* __res
           int ldb, int ldc, int raster_group, int* counter, Record* records) {
     extern __shared__ __align__(16) unsigned char memory[];
     Stage* const stages = reinterpret_cast<Stage*>(memory);
-    float acc[8][8];
+    const Operands o{a, b, m, n, k, lda, ldb};
+    float acc[THREAD_M][THREAD_N];
     run_units<SCHEDULE>(
         [&] {
             return TileGrid{(opaque(m) + TILE_M - 1) / TILE_M, (opaque(n) + TILE_N - 1) / TILE_N,
@@ -125,19 +146,23 @@ gemm_simt(const float* __restrict__ a, const float* __restrict__ b, float* __res
         counter, records,
         [&](const Unit& unit) {
 #pragma unroll
-            for (int i = 0; i < 8; ++i)
+            for (int i = 0; i < THREAD_M; ++i)
 #pragma unroll
-                for (int j = 0; j < 8; ++j) acc[i][j] = 0.f;
+                for (int j = 0; j < THREAD_N; ++j) acc[i][j] = 0.f;
             InFlight next;
-            fetch(next, a, b, m, n, k, lda, ldb, unit, unit.k_begin);
-            put(stages[0], next);
+            fetch(next, o, unit, unit.k_begin);
+            stages[0].a.put(next.a);
+            stages[0].b.put(next.b);
             __syncthreads();
             for (int k_iter = unit.k_begin; k_iter < unit.k_end; ++k_iter) {
                 const int reading = (k_iter - unit.k_begin) % 2;
                 const bool more = k_iter + 1 < unit.k_end;
-                if (more) fetch(next, a, b, m, n, k, lda, ldb, unit, k_iter + 1);
+                if (more) fetch(next, o, unit, k_iter + 1);
                 multiply_stage(acc, stages[reading]);
-                if (more) put(stages[1 - reading], next);
+                if (more) {
+                    stages[1 - reading].a.put(next.a);
+                    stages[1 - reading].b.put(next.b);
+                }
                 __syncthreads();
             }
         },

@@ -7,7 +7,8 @@ import math
 import numpy as np
 
 from wavescope.budget import budget
-from wavescope.states import IDLE, SmStates, dense_index, has_clocks, launch_of, sm_states, spans_of
+from wavescope.coarse_timer import launch_spans, placement_sentences
+from wavescope.states import IDLE, SmStates, dense_index, has_clocks, launch_of, sm_states
 from wavescope.tail import tail_split
 from wavescope.trace import Kind, Launch, Spans, Trace
 from wavescope.units import Units, in_unit, units_of
@@ -22,15 +23,16 @@ MIN_UNIT_STEPS = 10
 def analyze(trace: Trace, launch_id: int | None = None) -> WaveReport:
     """Everything the spans of one launch tell; `launch_id` may be left out where there is one launch.
 
-    The spans are taken as true: run `integrity.check` on the trace first.
+    The spans are taken as true: run `integrity.check` on the trace first.  Where the timer
+    steps by a microsecond, begins and ends are those that clock64 gives (coarse_timer).
 
     Raises: InputError for an unknown launch, NoKernels for a trace or launch without
     anything in it, IntegrityError for spans that have no budget (more SMs than the device,
     no CTA, no duration).
     """
     launch = launch_of(trace, launch_id)
-    spans = spans_of(trace, launch)
-    device, step = trace.device, trace.timer_step_ns
+    spans, step, placement = launch_spans(trace, launch)
+    device = trace.device
     states, units = sm_states(spans), units_of(spans)
     shares = budget(states, device.sms, step, _useful_share(launch))
     tail = tail_split(units, launch, shares.used_sms, shares.terms["tail"], step)
@@ -40,7 +42,7 @@ def analyze(trace: Trace, launch_id: int | None = None) -> WaveReport:
     return WaveReport(
         launch=launch,
         device=device,
-        timer_step_ns=step,
+        timer_step_ns=trace.timer_step_ns,
         budget=shares,
         tail=tail,
         waves=waves_of(units, states, launch, device.sms),
@@ -50,7 +52,8 @@ def analyze(trace: Trace, launch_id: int | None = None) -> WaveReport:
         active_cycles_ratio=ratio,
         longest_sm_cycles=longest,
         place_busy=float((ctas.end_ns - ctas.begin_ns).sum()) / (max(1, launch.places) * states.duration_ns),
-        refusals=(*_refusals(shares, tail, units, launch, step), *doubts),
+        refusals=(*_refusals(shares, tail, units, launch, step), *doubts, *placement_sentences(placement)),
+        placement=placement,
     )
 
 

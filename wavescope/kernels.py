@@ -12,11 +12,12 @@ from importlib import resources
 
 from wavescope.device import Device
 from wavescope.errors import DeviceError, UsageError
-from wavescope.problem import Dtype, Problem, Tile
+from wavescope.problem import Dtype, Layout, Problem, Tile
 from wavescope.schedule import SCHEDULES
 
 # The numbers that element.cuh, mma.cuh and schedule.cuh give to these words.
 DTYPE_IDS: dict[Dtype, int] = {"bf16": 0, "fp16": 1, "fp32": 2}
+LAYOUT_IDS: dict[Layout, int] = {"tn": 0, "nn": 1}
 SCHEDULE_IDS: dict[str, int] = {name: number for number, name in enumerate(SCHEDULES)}
 
 
@@ -88,7 +89,7 @@ GEMM_SIMT = Kernel(
     "gemm_simt",
     ("fp32",),
     (7, 0),
-    (TileCode(Tile(128, 128, 16), 2, 4, stages=2, least_stages=2, min_ctas=2),),
+    (TileCode(Tile(128, 128, 16), 2, 2, stages=2, least_stages=2, min_ctas=2),),
     pad_bytes=16,
 )
 KERNELS = (GEMM_MMA, GEMM_SIMT)
@@ -166,6 +167,7 @@ def defines(problem: Problem, facts: KernelFacts, schedule: str, probe: bool) ->
         "TILE_N": code.tile.n,
         "TILE_K": code.tile.k,
         "MIN_CTAS": code.min_ctas,
+        "LAYOUT": LAYOUT_IDS[problem.layout],
         "SCHEDULE": SCHEDULE_IDS[schedule],
         "PROBE": int(probe),
     }

@@ -8,7 +8,7 @@ from typing import Any, Literal
 import numpy as np
 
 from wavescope.errors import IntegrityError
-from wavescope.kernels import DTYPE_IDS
+from wavescope.kernels import DTYPE_IDS, LAYOUT_IDS
 from wavescope.launch import Function, Stream, allocate, download, fill_bytes, launch, load
 from wavescope.nvrtc import compile_kernel, kernel_directory
 from wavescope.problem import Dtype, Problem
@@ -51,7 +51,7 @@ class OperandSet:
     def pitches(self) -> tuple[int, int, int]:
         """Leading dimensions lda, ldb, ldc in elements."""
         p = self.problem
-        return p.pitch(p.k), p.pitch(p.k), p.pitch(p.n)
+        return p.pitch(p.k), p.pitch(p.b_shape[1]), p.pitch(p.n)
 
 
 @dataclass(frozen=True)
@@ -90,7 +90,7 @@ def allocate_set(problem: Problem) -> OperandSet:
     return OperandSet(
         problem,
         allocate(problem.m * problem.pitch(problem.k) * size),
-        allocate(problem.n * problem.pitch(problem.k) * size),
+        allocate(problem.b_shape[0] * problem.pitch(problem.b_shape[1]) * size),
         allocate(problem.m * problem.pitch(problem.n) * size),
     )
 
@@ -98,17 +98,19 @@ def allocate_set(problem: Problem) -> OperandSet:
 def fill_set(kernels: OperandKernels, operands: OperandSet, values: Values, seed: int, stream: Stream) -> None:
     """Fill A and B, and poison C."""
     problem = operands.problem
-    for index, (matrix, rows) in enumerate(((operands.a, problem.m), (operands.b, problem.n))):
+    matrices = ((operands.a, problem.m, problem.k), (operands.b, *problem.b_shape))
+    for index, (matrix, rows, columns) in enumerate(matrices):
+        pitch = problem.pitch(columns)
         arguments = (
             matrix,
             np.int64(rows),
-            np.int32(problem.k),
-            np.int32(problem.pitch(problem.k)),
+            np.int32(columns),
+            np.int32(pitch),
             np.int32(DTYPE_IDS[problem.dtype]),
             np.int32(values == "integers"),
             np.uint64((2 * seed + index) % 2**64),
         )
-        blocks = min(4096, -(-rows * problem.pitch(problem.k) // kernels.fill.threads))
+        blocks = min(4096, -(-rows * pitch // kernels.fill.threads))
         launch(kernels.fill, (blocks,), arguments, stream)
     fill_bytes(operands.c, POISON, stream)
 
@@ -133,6 +135,7 @@ def check_set(kernels: OperandKernels, operands: OperandSet, values: Values, str
             operands.c,
             *(np.int32(size) for size in (problem.m, problem.n, problem.k, *operands.pitches)),
             np.int32(DTYPE_IDS[problem.dtype]),
+            np.int32(LAYOUT_IDS[problem.layout]),
             np.float32(relative),
             np.float32(absolute),
             np.int32(first),

@@ -5,8 +5,9 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
+from wavescope.coarse_timer import launch_spans
 from wavescope.errors import UsageError
-from wavescope.states import Segments, SmStates, launch_of, sm_states, spans_of
+from wavescope.states import Segments, SmStates, launch_of, sm_states
 from wavescope.trace import NULL, IntColumn, Kind, Trace
 from wavescope.wave_report import STATES, Picture
 
@@ -27,7 +28,7 @@ def picture(trace: Trace, launch_id: int | None, rows: int, columns: int) -> Pic
     """
     if rows < 1 or columns < 1:
         raise UsageError(f"a picture of {rows} rows x {columns} columns cannot be drawn; use 1 or more of each")
-    states = sm_states(spans_of(trace, launch_of(trace, launch_id)))
+    states = sm_states(launch_spans(trace, launch_of(trace, launch_id))[0])
     sms = max(trace.device.sms, len(states.sm_ids))
     sms_per_row = -(-sms // rows)
     num_rows = -(-sms // sms_per_row)

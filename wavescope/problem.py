@@ -9,7 +9,7 @@ from typing import Literal, get_args
 from wavescope.errors import ShapeError, UsageError
 
 Dtype = Literal["bf16", "fp16", "fp32"]
-Layout = Literal["tn"]
+Layout = Literal["tn", "nn"]
 
 DTYPES: tuple[Dtype, ...] = get_args(Dtype)
 LAYOUTS: tuple[Layout, ...] = get_args(Layout)
@@ -17,12 +17,15 @@ DTYPE_BYTES: dict[Dtype, int] = {"bf16": 2, "fp16": 2, "fp32": 4}
 
 MAX_DIMENSION = 2**30  # the kernels count rows, columns and k in int32, with room to round up
 MAX_UNITS = 2**31 - 1  # a grid's first dimension, and the kernels' unit index
-PITCH_ALIGNMENT_BYTES = 16  # cp.async moves 16 bytes: a row starts at a multiple of them
+CHUNK_BYTES = 16  # cp.async moves 16 bytes: every row starts at a multiple of them
+# Rows of a line and more start at a line: H200, 2026-11, 4096 x 4096 x 4100 with 128x128x32
+# tiles takes 1.5 times as long when they start at 16 bytes only (tests/benchmarks/pitch.py).
+LINE_BYTES = 128
 
 
 @dataclass(frozen=True)
 class Problem:
-    """C[m, n] = A[m, k] x B, B stored [n, k] (layout tn: k contiguous in both).
+    """C[m, n] = A[m, k] x B; B is stored [n, k] (layout tn) or [k, n] (layout nn), rows contiguous.
 
     Raises: ShapeError for a dimension outside 1..2**30; UsageError for a dtype or
     layout that no kernel knows.
@@ -55,14 +58,21 @@ class Problem:
         return DTYPE_BYTES[self.dtype]
 
     def pitch(self, elements: int) -> int:
-        """Leading dimension for rows of `elements`: padded to whole 16-byte chunks."""
-        chunk = PITCH_ALIGNMENT_BYTES // self.element_bytes
+        """Leading dimension for rows of `elements`: padded to whole 16-byte chunks, long rows to 128 bytes."""
+        alignment = LINE_BYTES if elements * self.element_bytes > LINE_BYTES else CHUNK_BYTES
+        chunk = alignment // self.element_bytes
         return -(-elements // chunk) * chunk
+
+    @property
+    def b_shape(self) -> tuple[int, int]:
+        """Rows and columns of B as it is stored."""
+        return (self.n, self.k) if self.layout == "tn" else (self.k, self.n)
 
     @property
     def operand_bytes(self) -> int:
         """Device memory of one A, one B and one C with padded leading dimensions."""
-        elements = (self.m + self.n) * self.pitch(self.k) + self.m * self.pitch(self.n)
+        b_rows, b_columns = self.b_shape
+        elements = self.m * (self.pitch(self.k) + self.pitch(self.n)) + b_rows * self.pitch(b_columns)
         return elements * self.element_bytes
 
     def __str__(self) -> str:

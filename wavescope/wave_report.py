@@ -177,6 +177,29 @@ class Clock:
 
 
 @dataclass(frozen=True)
+class Placement:
+    """How begins and ends were placed where the timer steps too coarsely: from clock64, with error bars.
+
+    `counters` clock64 counters were taken, one a clock domain (`by_domain`) or one an SM.
+    Error bars are half-widths: their median and 95 % quantile over the CTAs' begins, and
+    the share of CTA begins that is refused, its bar being too wide to conclude from.
+    `misfit_sms` could not be placed and keep the timer's readings.  `t0_shift_ns` is the
+    placed T0 less the reading at it; errors of sums follow `step_ns` in place of
+    `timer_step_ns` (twice the root mean square of the bars).
+    """
+
+    timer_step_ns: int
+    counters: int
+    by_domain: bool
+    t0_shift_ns: float
+    median_error_ns: float
+    high_error_ns: float
+    refused_share: float
+    misfit_sms: tuple[int, ...]
+    step_ns: int
+
+
+@dataclass(frozen=True)
 class WaveReport:
     """All findings about one launch.
 
@@ -185,7 +208,8 @@ class WaveReport:
     (S x the largest SM's), to be compared with ncu's sm__cycles_active avg / max.
     `place_busy` = share of place-time (P * T) with a CTA in it.  `longest_sm_cycles` is the
     longest active time of an SM, in cycles.  `refusals` are sentences about
-    conclusions that the errors do not allow.
+    conclusions that the errors do not allow.  `placement` is there where the timer was too
+    coarse to place events alone.
     """
 
     launch: Launch
@@ -201,6 +225,7 @@ class WaveReport:
     longest_sm_cycles: int | None
     place_busy: float
     refusals: tuple[str, ...]
+    placement: Placement | None = None
 
 
 @dataclass(frozen=True)

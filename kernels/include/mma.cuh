@@ -33,6 +33,14 @@ __device__ __forceinline__ void load_matrices(unsigned int (&out)[4], unsigned i
                  : "memory");
 }
 
+// The same, each matrix transposed.
+__device__ __forceinline__ void load_transposed(unsigned int (&out)[4], unsigned int from_shared) {
+    asm volatile("ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 {%0, %1, %2, %3}, [%4];"
+                 : "=r"(out[0]), "=r"(out[1]), "=r"(out[2]), "=r"(out[3])
+                 : "r"(from_shared)
+                 : "memory");
+}
+
 enum Dtype { BF16 = 0, FP16 = 1 };
 
 // d[16x8] += a[16x16] x b[16x8], fp32 accumulation
@@ -69,8 +77,8 @@ __device__ __forceinline__ unsigned int pack_pair(float low, float high) {
 // eight neighbouring rows fall into eight different groups of four banks.
 template <int ROW_BYTES>
 __device__ __forceinline__ unsigned int swizzled(int row, int chunk) {
-    static_assert(ROW_BYTES == 64 || ROW_BYTES == 128, "rows of 32 or 64 16-bit elements");
-    const int turn = ROW_BYTES == 128 ? row & 7 : row >> 1 & 3;
+    static_assert(ROW_BYTES == 64 || ROW_BYTES % 128 == 0, "rows of half a line, or of whole lines of 32 banks");
+    const int turn = ROW_BYTES == 64 ? row >> 1 & 3 : row & 7;
     return row * ROW_BYTES + ((chunk ^ turn) << 4);
 }
 

@@ -33,6 +33,7 @@ def random_problems(count: int, seed: int, most: int = 3000) -> list[Problem]:
         Problem(
             *(draw.choice(special) if draw.random() < 0.4 else draw.randint(1, most) for _ in range(3)),
             dtype=draw.choice(["bf16", "bf16", "fp16", "fp32"]),
+            layout=draw.choice(["tn", "nn"]),
         )
         for _ in range(count)
     ]
@@ -70,8 +71,8 @@ def test_random_shapes_are_right(device: Device, schedule: str) -> None:
 
 FAULTS = {
     "a dropped k_iter": (
-        "const int iters = unit.k_end - unit.k_begin;",
-        "const int iters = unit.k_end - unit.k_begin - (unit.index == 1);",
+        "for (; k_iter < unit.k_end; ++k_iter) turn<false>",
+        "for (; k_iter < unit.k_end - (unit.index == 1); ++k_iter) turn<false>",
     ),
     "a wrong tile": (
         "store_tile(acc, c, m, n, ldc, unit)",
@@ -85,9 +86,10 @@ SIMT_FAULTS = {
 
 
 @pytest.mark.parametrize("fault", list(FAULTS))
+@pytest.mark.parametrize("layout", ["tn", "nn"])
 @pytest.mark.parametrize("dtype", ["bf16", "fp16", "fp32"])
-def test_planted_faults_are_caught(device: Device, dtype: str, fault: str, tmp_path: Path) -> None:
-    problem = Problem(300, 500, 700, dtype)  # type: ignore[arg-type]
+def test_planted_faults_are_caught(device: Device, dtype: str, layout: str, fault: str, tmp_path: Path) -> None:
+    problem = Problem(300, 500, 700, dtype, layout)  # type: ignore[arg-type]
     kernel: Kernel = GEMM_SIMT if dtype == "fp32" else GEMM_MMA
     tile = kernel.codes[0].tile
     prepared = ready(problem, tile, "fixed", "row", device)

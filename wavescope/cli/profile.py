@@ -29,6 +29,9 @@ def profile(
     n: Annotated[str, typer.Option("--n", "-n", metavar="N", help="Columns of C.")],
     k: Annotated[str, typer.Option("--k", "-k", metavar="K", help="Length of the sums.")],
     dtype: Annotated[str, typer.Option(metavar="TYPE", help="bf16, fp16 or fp32.")] = "bf16",
+    layout: Annotated[
+        str, typer.Option(metavar="LAYOUT", help="How B is stored: tn as [N, K], nn as [K, N]; A is [M, K].")
+    ] = "tn",
     schedule: Annotated[
         str,
         typer.Option(
@@ -68,7 +71,7 @@ def profile(
     simulated and marked SIMULATED where there is none.
     """
     from wavescope.cli.outputs import deliver, note, outputs
-    from wavescope.problem import DTYPES, MAX_DIMENSION, Problem, Tile
+    from wavescope.problem import DTYPES, LAYOUTS, MAX_DIMENSION, Problem, Tile
 
     rows, columns, depth = (
         whole_number(option, text, most=MAX_DIMENSION, example=example)
@@ -76,7 +79,7 @@ def profile(
     )
     rounds = whole_number("--repeat", repeat, most=MAX_REPEAT, example=DEFAULT_REPEAT)
     number = whole_number("--seed", seed, least=0, most=MAX_SEED, example=0)
-    problem = Problem(rows, columns, depth, _one_of("--dtype", dtype, DTYPES))
+    problem = Problem(rows, columns, depth, _one_of("--dtype", dtype, DTYPES), _one_of("--layout", layout, LAYOUTS))
     asked = None if tile is None else Tile.parse(tile)
     wanted = outputs(json=json, csv=csv, fail_under=fail_under, trace=output)
 

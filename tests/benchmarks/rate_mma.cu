@@ -1,5 +1,5 @@
 // Register-only loop of mma.sync m16n8k16 bf16: the rate the tensor cores give it.
-extern "C" __global__ void mma_peak(unsigned long long* cycles, float* sink, int iterations) {
+extern "C" __global__ void rate(unsigned long long* cycles, float* sink, int iterations) {
     float d[CHAINS][4] = {};
     unsigned int a[4] = {threadIdx.x, 1, 2, 3}, b[2] = {4, threadIdx.x};
     __syncthreads();

@@ -1,0 +1,23 @@
+"""The sections that a terminal report gets only when asked."""
+
+from __future__ import annotations
+
+from rich.text import Text
+
+from wavescope.details import Details
+from wavescope.report import clocks_text, dispatch_text, spread_text
+from wavescope.report.layout import Page
+
+
+def lines(page: Page, found: Details, source: str) -> list[Text]:
+    """One section for each detail asked for, an empty line before each."""
+    said, sections = found.sentences, []
+    if "clocks" in found.asked:
+        sections.append(clocks_text.section(page, found.clocks, said.get("clocks", ()), source))
+    if found.dispatch:
+        sections.append(dispatch_text.section(page, found.dispatch, said["dispatch"], source))
+    if found.company:
+        sections.append(dispatch_text.company(page, found.company, said["company"], source))
+    if found.spread:
+        sections.append(spread_text.section(page, found.spread, said["spread"], source))
+    return [line for section in sections for line in (Text(), *section)]
