@@ -50,11 +50,11 @@ check(const void* a, const void* b, const void* c, int m, int n, int k, int lda,
             const long long row = first_m + y + 16 * i, column = first_n + x + 16 * j;
             if (row >= m || column >= n) continue;
             const float got = to_float(c, row * ldc + column, type), want = reference[i][j];
-            const float off = fabsf(got - want);
             const bool exact = tolerance_relative == 0.f && tolerance_absolute == 0.f;
+            const bool same = to_bits(got, type) == to_bits(want, type) || (got == 0.f && want == 0.f);
+            const float off = exact && same ? 0.f : fabsf(got - want);
             // a NaN in C compares false, and so counts as wrong
-            const bool right = exact ? to_bits(got, type) == to_bits(want, type) || (got == 0.f && want == 0.f)
-                                     : off <= tolerance_relative * fabsf(want) + tolerance_absolute;
+            const bool right = exact ? same : off <= tolerance_relative * fabsf(want) + tolerance_absolute;
             atomicMax(&verdict->worst, off == off ? __float_as_uint(off) : 0x7f800000u);
             if (!right) {
                 atomicAdd(&verdict->wrong, 1ull);

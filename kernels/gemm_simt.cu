@@ -10,7 +10,13 @@
 
 using namespace wavescope;
 
-constexpr int WARP_M = 64, WARP_N = 64, THREAD_M = 8, THREAD_N = 16;
+#ifndef WARP_N
+#define WARP_N 32
+#endif
+#ifndef UNROLL
+#define UNROLL 4
+#endif
+constexpr int WARP_M = 64, THREAD_M = 8, THREAD_N = WARP_N / 4;
 constexpr int WARPS_N = TILE_N / WARP_N;
 constexpr int THREADS = TILE_M / WARP_M * WARPS_N * 32;
 static_assert(TILE_M % WARP_M == 0 && TILE_N % WARP_N == 0, "whole warp tiles");
@@ -98,7 +104,7 @@ __device__ __forceinline__ void load(float (&v)[COUNT], const float* from) {
 }
 
 __device__ __forceinline__ void multiply_stage(float (&acc)[THREAD_M][THREAD_N], const Stage& stage) {
-#pragma unroll
+#pragma unroll UNROLL
     for (int step = 0; step < TILE_K; ++step) {
         float a[THREAD_M], b[THREAD_N];
         load<THREAD_M, 32>(a, &stage.a.at[step][corner_m()]);

@@ -11,7 +11,7 @@ import pytest
 import report_fixture as fixture
 
 from wavescope.report.json import KEYS, SCHEMA_VERSION, document, finite, render
-from wavescope.wave_report import STATES, Quantity, WaveReport
+from wavescope.wave_report import STATES, Placement, Quantity, WaveReport
 
 FREE_FORM = ("launch.verified", "device.peak_tflops")  # named by what was checked, by dtype
 
@@ -34,9 +34,10 @@ def parsed(report: WaveReport) -> dict[str, Any]:
 
 
 def test_every_key_is_documented_and_every_documented_key_is_there() -> None:
-    found = paths(parsed(replace(fixture.report(), refusals=("no",))))
+    placement = Placement(1024, 8, True, 431.5, 59.0, 254.0, 0.29, (7,), 477)
+    found = paths(parsed(replace(fixture.report(), refusals=("no",), placement=placement)))
     # parents that are documented because they may be null
-    parents = {"launch.problem", "launch.tile", "launch.timing", "tail", "waterfall", "clock"}
+    parents = {"launch.problem", "launch.tile", "launch.timing", "placement", "tail", "waterfall", "clock"}
     assert found == set(KEYS) - parents
     assert parents <= set(KEYS)
 
@@ -45,7 +46,7 @@ def test_a_simulated_report_has_null_where_there_is_nothing() -> None:
     found = parsed(replace(fixture.simulated_report(), tail=None, waterfall=None, clock=None))
     assert paths(found) <= set(KEYS)
     assert found["source"] == "simulated"
-    assert [found[key] for key in ("tail", "waterfall", "clock")] == [None] * 3
+    assert [found[key] for key in ("tail", "waterfall", "clock", "placement")] == [None] * 4
     assert found["launch"]["timing"] is None
     assert found["launch"]["notes"] == ["simulated because no CUDA device was found"]
 

@@ -40,11 +40,8 @@ def twin(tmp_path_factory: pytest.TempPathFactory) -> ctypes.CDLL:
     (folder / "twin.cpp").write_text(SHIM)
     library = folder / "twin.so"
     include = Path(kernel_directory()) / "include"
-    subprocess.run(
-        [host_compiler(), "-std=c++17", "-O1", "-Wall", "-Werror", "-Wno-unknown-pragmas", "-shared", "-fPIC"]
-        + [f"-I{include}", str(folder / "twin.cpp"), "-o", str(library)],
-        check=True,
-    )
+    options = ["-std=c++17", "-O1", "-Wall", "-Werror", "-Wno-unknown-pragmas", "-shared", "-fPIC", f"-I{include}"]
+    subprocess.run([host_compiler(), *options, folder / "twin.cpp", "-o", library], check=True)
     return ctypes.CDLL(str(library))
 
 

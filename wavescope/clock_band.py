@@ -17,8 +17,10 @@ from wavescope.trace import IntColumn, Spans
 FloatArray = NDArray[np.float64]
 
 # H200, 2026-11: counters of one clock domain agree within 14 cycles (tests/data/h200/clock_pairs.npz), and
-# the two readings of a stamp are some 10 cycles apart.
+# the two readings of a stamp are some 10 cycles apart; between the warps of a busy SM up to 205
+# (gemm_simt-128x128x16-persistent), for one stamp in thousands.
 SLACK_CYCLES = 16
+_SLACKS = (SLACK_CYCLES, 64, 256)
 # H200, 2026-11: over 0.8 us and more the clock stayed above 0.82 of its mean over the launch (matmul of 8192^3);
 # upwards it reaches the maximum for a microsecond at each change of tiles, whatever the mean is.
 SLOWEST_OF_MEAN = 0.75
@@ -49,10 +51,14 @@ def stamps_of(spans: Spans) -> Stamps:
 
 @dataclass(frozen=True)
 class Band:
-    """Earliest and latest time of each stamp, in ns; where earliest > latest no common counter can have read them."""
+    """Earliest and latest time of each stamp, in ns; where earliest > latest no common counter can have read them.
+
+    `slack_cycles` is how far the two readings of a stamp were allowed to be apart.
+    """
 
     earliest_ns: FloatArray
     latest_ns: FloatArray
+    slack_cycles: int
 
     @property
     def is_possible(self) -> bool:
@@ -66,7 +72,8 @@ def band_of(stamps: Stamps, step_ns: float, max_clock_mhz: float) -> Band:
     A stamp that reads t was taken in [t, t + step).  The clock stays between
     SLOWEST_OF_MEAN of its mean over the stamps and FASTEST_OF_MAXIMUM of `max_clock_mhz`
     (of the mean, where that is higher).  Each bound is the tightest that any other stamp
-    gives.
+    gives, with the smallest slack between a stamp's readings that leaves every stamp a
+    time (the largest, where none does).
     """
     order = np.argsort(stamps.clock, kind="stable")
     clock = (stamps.clock[order] - stamps.clock[order[0]]).astype(np.float64)
@@ -74,17 +81,17 @@ def band_of(stamps: Stamps, step_ns: float, max_clock_mhz: float) -> Band:
     passed = float(time.max() - time.min())
     slowest = SLOWEST_OF_MEAN * clock[-1] / (passed + step_ns)  # cycles a ns
     fastest = FASTEST_OF_MAXIMUM * max(max_clock_mhz / 1e3, clock[-1] / max(passed, step_ns))
-    slack = SLACK_CYCLES / fastest
     quick, slow = clock / fastest, clock / max(slowest, 1e-6)
-    low, high = time - slack, time + step_ns + slack
     earliest = np.maximum(
-        quick + np.maximum.accumulate(low - quick),  # from stamps before
-        slow + np.maximum.accumulate((low - slow)[::-1])[::-1],  # from stamps after
+        quick + np.maximum.accumulate(time - quick),  # from stamps before
+        slow + np.maximum.accumulate((time - slow)[::-1])[::-1],  # from stamps after
     )
-    latest = np.minimum(
-        slow + np.minimum.accumulate(high - slow),
-        quick + np.minimum.accumulate((high - quick)[::-1])[::-1],
+    latest = step_ns + np.minimum(
+        slow + np.minimum.accumulate(time - slow),
+        quick + np.minimum.accumulate((time - quick)[::-1])[::-1],
     )
+    missing = float((earliest - latest).max()) * fastest / 2  # cycles
+    slack = next((cycles for cycles in _SLACKS if cycles >= missing), _SLACKS[-1])
     back = np.empty_like(order)
     back[order] = np.arange(len(order))
-    return Band(earliest[back], latest[back])
+    return Band(earliest[back] - slack / fastest, latest[back] + slack / fastest, slack)

@@ -1,4 +1,4 @@
-"""Several CTAs on an SM: how many were there, and what a unit costs in their company.
+"""Several CTAs on an SM: how many were there, and what a unit costs beside them.
 
 Places empty and fill one at a time, so an SM with one of three CTAs gone is not idle and
 runs the other two faster.  A unit's cycles against the number of CTAs on its SM are the
@@ -15,12 +15,13 @@ from numpy.typing import NDArray
 
 from wavescope.coarse_timer import launch_spans
 from wavescope.errors import UsageError
+from wavescope.seniority import older_neighbours
 from wavescope.states import launch_of
 from wavescope.trace import IntColumn, Kind, Launch, Spans, Trace
 from wavescope.units import Units, units_of
 
 PARTS = 20  # equal parts of T, as of the busy shares
-# A unit that spent this share of its time in the company of one number of CTAs stands for that number.
+# A unit that spent this share of its time beside one number of CTAs stands for that number.
 STANDS_FOR = 0.9
 
 FloatArray = NDArray[np.float64]
@@ -30,8 +31,8 @@ FloatArray = NDArray[np.float64]
 class Crowd:
     """One number of CTAs resident on an SM: `sm_share` of all SM time, and the units that ran in it.
 
-    `units` counts those that were in this company for STANDS_FOR of their time; their
-    median length, in `cycles` (None without clocks or units) and `ns`.  `throughput` is
+    `units` counts those that ran beside so many for STANDS_FOR of their time; their median
+    length, in `cycles` (None without clocks or units) and `ns`.  `throughput` is
     what an SM then did against an SM with one CTA, in cycles:
     resident x median cycles alone / median cycles here (None without either).
     """
@@ -45,18 +46,30 @@ class Crowd:
 
 
 @dataclass(frozen=True)
-class CoResidency:
-    """Company on the SMs of one launch with room for `ctas_per_sm` CTAs on each of `sms`.
+class Rank:
+    """`units` units that ran on a full SM and found `older` CTAs there that had begun before theirs; medians."""
 
-    `crowds` has an entry for each number of resident CTAs from 0; `parts` is the mean
-    number resident per SM in PARTS equal parts of T.  `mean_resident` is the mean while
-    an SM is not idle.  Crowds of one launch also differ in when they occur (first and
-    last waves are the lonely ones), so a comparison of forced launches is the cleaner one.
+    older: int
+    units: int
+    cycles: float | None
+    ns: float
+
+
+@dataclass(frozen=True)
+class CoResidency:
+    """CTAs side by side on the SMs of one launch with room for `ctas_per_sm` CTAs on each of `sms`.
+
+    `crowds` has an entry for each number of resident CTAs from 0; `ranks` those full SMs'
+    units apart by who came first.  `parts` is the mean number resident per SM in PARTS
+    equal parts of T, `mean_resident` the mean while an SM is not idle.  Crowds of one
+    launch also differ in when they occur (first and last waves are the lonely ones), so a
+    comparison of forced launches is the cleaner one.
     """
 
     ctas_per_sm: int
     sms: int
     crowds: tuple[Crowd, ...]
+    ranks: tuple[Rank, ...]
     parts: tuple[float, ...]
     mean_resident: float
 
@@ -76,8 +89,8 @@ def co_residency(trace: Trace, launch_id: int | None = None) -> CoResidency | No
     duration, sms = int(ctas.end_ns.max()), trace.device.sms
     held = np.bincount(timeline.resident, weights=timeline.length, minlength=most + 1)
     held[0] = sms * duration - held[1:].sum()
-    company = _company(timeline, units, most)
-    alone = _median_cycles(units, company[:, 1] >= STANDS_FOR)
+    shares = _shares(timeline, units, most)
+    alone = _median_cycles(units, shares[:, 1] >= STANDS_FOR)
     edges = np.arange(PARTS + 1) * duration / PARTS
     passed = np.clip(edges[:, None] - ctas.begin_ns, 0, ctas.end_ns - ctas.begin_ns).sum(axis=1)
     busy = float(held[1:].sum())
@@ -85,9 +98,10 @@ def co_residency(trace: Trace, launch_id: int | None = None) -> CoResidency | No
         ctas_per_sm=launch.ctas_per_sm,
         sms=sms,
         crowds=tuple(
-            _crowd(number, float(held[number]) / (sms * duration), units, company[:, number], alone)
+            _crowd(number, float(held[number]) / (sms * duration), units, shares[:, number], alone)
             for number in range(most + 1)
         ),
+        ranks=_ranks(units, older_neighbours(ctas, units), shares[:, most] >= STANDS_FOR),
         parts=tuple((np.diff(passed) / np.diff(edges) / sms).tolist()),
         mean_resident=float(held @ np.arange(most + 1)) / busy,
     )
@@ -115,7 +129,7 @@ def _timeline(ctas: Spans) -> _Timeline:
     return _Timeline(sm, np.maximum(resident, 0), time, length)
 
 
-def _company(timeline: _Timeline, units: Units, most: int) -> FloatArray:
+def _shares(timeline: _Timeline, units: Units, most: int) -> FloatArray:
     """Shares of each unit's time with 0, 1, .. CTAs on its SM, [units, most + 1]."""
     shares = np.zeros((len(units), most + 1))
     for sm in np.unique(units.sm):
@@ -134,6 +148,16 @@ def _company(timeline: _Timeline, units: Units, most: int) -> FloatArray:
     return normal
 
 
+def _ranks(units: Units, older: IntColumn, full: NDArray[np.bool_]) -> tuple[Rank, ...]:
+    """Units on full SMs by the number of older neighbours."""
+    found = []
+    for number in np.unique(older[full]).tolist():
+        mine = full & (older == number)
+        ns = float(np.median(_per_tile(units, units.duration_ns)[mine]))
+        found.append(Rank(number, int(np.count_nonzero(mine)), _median_cycles(units, mine), ns))
+    return tuple(found)
+
+
 def _median_cycles(units: Units, mine: NDArray[np.bool_]) -> float | None:
     if units.cycles is None or not mine.any():
         return None
@@ -147,8 +171,8 @@ def _per_tile(units: Units, amount: IntColumn) -> FloatArray:
     return whole
 
 
-def _crowd(number: int, sm_share: float, units: Units, company: FloatArray, alone: float | None) -> Crowd:
-    mine = company >= STANDS_FOR
+def _crowd(number: int, sm_share: float, units: Units, shares: FloatArray, alone: float | None) -> Crowd:
+    mine = shares >= STANDS_FOR
     cycles = _median_cycles(units, mine)
     return Crowd(
         resident=number,
@@ -217,7 +241,7 @@ def _full(trace: Trace, launch: Launch) -> tuple[int, int, float, float]:
         raise UsageError(f"launch {launch.launch_id} carries no clock readings; contention is counted in cycles")
     timeline = _timeline(spans.select(spans.kind == Kind.CTA))
     most = int(timeline.resident.max())
-    full = _company(timeline, units, most)[:, most] >= STANDS_FOR
+    full = _shares(timeline, units, most)[:, most] >= STANDS_FOR
     if not full.any():
         full[:] = True
     cycles, ns = _per_tile(units, units.cycles)[full], _per_tile(units, units.duration_ns)[full]

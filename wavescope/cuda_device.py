@@ -193,3 +193,35 @@ def _attribute(runtime: Any, attribute: str, index: int) -> int:
 def _name(properties: dict[str, Any]) -> str:
     name = properties["name"]
     return name.decode("utf-8", "replace") if isinstance(name, bytes) else str(name)
+
+
+# nvmlClocksEventReason bits, by the names nvidia-smi gives them.
+CLOCK_LIMITS = {
+    0x2: "applications clocks setting",
+    0x4: "software power cap",
+    0x8: "hardware slowdown",
+    0x10: "sync boost",
+    0x20: "software thermal slowdown",
+    0x40: "hardware thermal slowdown",
+    0x80: "hardware power brake",
+    0x100: "display clocks setting",
+}
+
+
+def clock_limits(index: int) -> tuple[str, ...] | None:
+    """Why the clock is below its maximum right now, as NVML has it; () if it is not limited.
+
+    None where NVML does not answer: no nvidia-ml-py, no permission, a virtual GPU.
+    """
+    try:
+        import pynvml
+    except ImportError:
+        return None
+    try:
+        pynvml.nvmlInit()
+        bus = load_cupy().cuda.runtime.deviceGetPCIBusId(index)
+        handle = pynvml.nvmlDeviceGetHandleByPciBusId(bus)
+        bits = pynvml.nvmlDeviceGetCurrentClocksEventReasons(handle)
+    except (pynvml.NVMLError, AttributeError):  # AttributeError: a release that names the call otherwise
+        return None
+    return tuple(name for bit, name in CLOCK_LIMITS.items() if bits & bit)

@@ -1,4 +1,4 @@
-"""Findings about one launch that a report gives only when asked: clocks, dispatch, company, spread."""
+"""Findings about one launch that a report gives only when asked: clocks, dispatch, co-residency, spread."""
 
 from __future__ import annotations
 
@@ -10,23 +10,25 @@ from wavescope.clocks import Clocks, clocks
 from wavescope.co_residency import CoResidency, co_residency
 from wavescope.dispatch import Dispatch, dispatch
 from wavescope.spread import Spread, spread
+from wavescope.states import launch_of
 from wavescope.trace import Trace
 
 DETAILS = ("clocks", "dispatch", "spread")
+SIMULATED = "SIMULATED: this is what the virtual device's model does; no hardware was observed."
 
 
 @dataclass(frozen=True)
 class Details:
     """What was `asked` for, of DETAILS; the rest is None.
 
-    `company` belongs to dispatch; it is None too where no SM held two CTAs, and `clocks`
+    `co_residency` belongs to dispatch; it is None too where no SM held two CTAs, and `clocks`
     where the spans carry none.  `sentences` say what each found, by its field's name.
     """
 
     asked: tuple[str, ...] = ()
     clocks: Clocks | None = None
     dispatch: Dispatch | None = None
-    company: CoResidency | None = None
+    co_residency: CoResidency | None = None
     spread: Spread | None = None
     sentences: dict[str, tuple[str, ...]] = field(default_factory=dict)
 
@@ -40,10 +42,13 @@ def details(trace: Trace, launch_id: int | None, asked: Collection[str]) -> Deta
         asked=tuple(name for name in DETAILS if name in asked),
         clocks=clocks(trace, launch_id) if "clocks" in asked else None,
         dispatch=dispatch(trace, launch_id) if "dispatch" in asked else None,
-        company=co_residency(trace, launch_id) if "dispatch" in asked else None,
+        co_residency=co_residency(trace, launch_id) if "dispatch" in asked else None,
         spread=spread(trace, launch_id) if "spread" in asked else None,
     )
-    return replace(found, sentences=_sentences(found))
+    said = _sentences(found)
+    if launch_of(trace, launch_id).source == "simulated":
+        said = {name: (SIMULATED, *sentences) for name, sentences in said.items()}
+    return replace(found, sentences=said)
 
 
 def _sentences(found: Details) -> dict[str, tuple[str, ...]]:
@@ -52,8 +57,8 @@ def _sentences(found: Details) -> dict[str, tuple[str, ...]]:
         said["clocks"] = observations.of_clocks(found.clocks)
     if found.dispatch:
         said["dispatch"] = observations.of_dispatch(found.dispatch)
-    if found.company:
-        said["company"] = observations.of_company(found.company)
+    if found.co_residency:
+        said["co_residency"] = observations.of_co_residency(found.co_residency)
     if found.spread:
         said["spread"] = observations.of_spread(found.spread)
     return said

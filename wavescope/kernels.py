@@ -15,6 +15,8 @@ from wavescope.errors import DeviceError, UsageError
 from wavescope.problem import Dtype, Layout, Problem, Tile
 from wavescope.schedule import SCHEDULES
 
+SHARED_GRANULE_BYTES = 1024  # a multiple of every architecture's allocation unit (128 or 256 bytes)
+
 # The numbers that element.cuh, mma.cuh and schedule.cuh give to these words.
 DTYPE_IDS: dict[Dtype, int] = {"bf16": 0, "fp16": 1, "fp32": 2}
 LAYOUT_IDS: dict[Layout, int] = {"tn": 0, "nn": 1}
@@ -134,8 +136,11 @@ def default_tile(problem: Problem, device: Device) -> Tile:
     return next((tile for tile in by_size if tile.num_tiles(problem) >= device.sms), by_size[-1])
 
 
-def facts(problem: Problem, tile: Tile, device: Device) -> KernelFacts:
+def facts(problem: Problem, tile: Tile, device: Device, most_ctas: int | None = None) -> KernelFacts:
     """What one CTA of the problem's kernel needs for this tile on this device.
+
+    `most_ctas`: shared memory is padded so that an SM holds no more CTAs than this, to
+    see what co-residency does.
 
     Raises: UsageError for a tile the kernel does not have; DeviceError where its shared
     memory does not fit.
@@ -150,7 +155,17 @@ def facts(problem: Problem, tile: Tile, device: Device) -> KernelFacts:
             "use a smaller tile"
         )
     registers = recorded_registers(kernel.name, tile, device.compute_capability)
-    return KernelFacts(kernel.name, code, code.threads, registers, shared_bytes(kernel, code, problem, stages), stages)
+    need = shared_bytes(kernel, code, problem, stages)
+    if most_ctas is not None:
+        need = max(need, _shared_for_at_most(most_ctas, device))
+    return KernelFacts(kernel.name, code, code.threads, registers, need, stages)
+
+
+def _shared_for_at_most(count: int, device: Device) -> int:
+    """Shared memory a CTA with which an SM has room for `count` CTAs, and for no more."""
+    one_too_many = device.shared_per_sm // (count + 1) - device.shared_reserved_per_block
+    granules = one_too_many // SHARED_GRANULE_BYTES + 1
+    return min(granules * SHARED_GRANULE_BYTES, device.shared_per_block)
 
 
 def shared_bytes(kernel: Kernel, code: TileCode, problem: Problem, stages: int) -> int:

@@ -137,8 +137,8 @@ def timed_ns(graph: Any, lead: Operation, deadline_s: float, stream: Stream) -> 
     return _elapsed_ns(begin, end, deadline_s, stream)
 
 
-def replay_ns(graph: Any, count: int, deadline_s: float, stream: Stream) -> list[float]:
-    """Event times of `count` replays of a graph, back to back.
+def replay_ns(graph: Any, count: int, deadline_s: float, stream: Stream, meanwhile: Callable[[], None]) -> list[float]:
+    """Event times of `count` replays of a graph, back to back; `meanwhile` is called while they run.
 
     Raises: LaunchError past the deadline.
     """
@@ -149,12 +149,12 @@ def replay_ns(graph: Any, count: int, deadline_s: float, stream: Stream) -> list
         for event in events[1:]:
             graph.launch(stream.raw)
             event.record(stream.raw)
-    wait(stream, deadline_s)
+    wait(stream, deadline_s, meanwhile)
     return [_elapsed_ns(*pair, deadline_s, stream) for pair in itertools.pairwise(events)]
 
 
-def wait(stream: Stream, deadline_s: float) -> None:
-    """Return when the stream is idle.
+def wait(stream: Stream, deadline_s: float, meanwhile: Callable[[], None] = lambda: None) -> None:
+    """Return when the stream is idle; until then call `meanwhile` again and again.
 
     Raises: LaunchError past the deadline, with the launch's facts: the kernel may run on,
     so the process must end.
@@ -167,6 +167,7 @@ def wait(stream: Stream, deadline_s: float) -> None:
         while not event.done:
             if time.monotonic() - begin > deadline_s:
                 raise LaunchError(f"no end after {deadline_s:.1f} s, given up: {stream.facts}")
+            meanwhile()
             time.sleep(_POLL_S)
 
 

@@ -28,7 +28,7 @@ from wavescope.operands import POISON, Values, check_set, fill_set
 from wavescope.prepare import DEADLINE_S, Prepared, clear, prepare, run
 from wavescope.problem import Problem, Tile
 from wavescope.schedule import Raster
-from wavescope.timing import Progress, Records, Regime, measure_regime
+from wavescope.timing import BLOCK_S, Progress, Records, Regime, measure_regime
 from wavescope.trace import Launch, Timing, Trace, join, spans_of_records
 
 TIMER_STEPS = 256
@@ -44,10 +44,15 @@ def measure(
     *,
     regimes: Sequence[Regime] = ("cool",),
     repeat: int,
+    seconds: float = BLOCK_S,
+    most_ctas: int | None = None,
     seed: int,
     progress: Progress,
 ) -> Trace:
     """A trace with one launch a regime: the median one of those timed in `repeat` rounds.
+
+    `seconds`: length of a block of the sustained regime.  `most_ctas`: CTAs an SM may
+    hold at once, forced by padding shared memory.
 
     Raises: DeviceError for what the device cannot hold; CompileError; IntegrityError for
     a wrong result, or records that contradict the schedule; LaunchError for a kernel that
@@ -56,7 +61,7 @@ def measure(
     if repeat < 1:
         raise UsageError(f"repeat={repeat} gives no measurement; use 1 or more")
     device = query(device_index)
-    fact = facts(problem, tile, device)
+    fact = facts(problem, tile, device, most_ctas)
     stream = open_stream(device_index, f"{fact.kernel} {schedule_name}, {problem}, tile {tile}, {device.name}")
     progress(f"compiling {fact.kernel} {tile} for {device.name}")
     with named_range("compile"):
@@ -70,7 +75,7 @@ def measure(
     found: list[tuple[Timing, Records]] = []
     for regime in regimes:
         with named_range(f"time {regime}"):
-            found.append(measure_regime(prepared, regime, repeat, stream, progress))
+            found.append(measure_regime(prepared, regime, repeat, seconds, stream, progress))
     progress("verifying on random operands")
     with named_range("verify"):
         verified["plain_normal"] = verify_one(prepared, prepared.functions.plain, "normal", stream)

@@ -1,4 +1,4 @@
-"""What the clocks, the dispatch, the company and the spread of a launch say, in plain sentences.
+"""What the clocks, the dispatch, co-residency and the spread of a launch say, in plain sentences.
 
 Pure functions of the findings; nothing is claimed that its error or a test does not allow.
 """
@@ -12,6 +12,7 @@ from wavescope.spread import Factor, Measured, Spread
 
 NOT_GUARANTEED = "Observed in this launch; CUDA guarantees none of it."
 SHOWN_SMS = 16  # of the order of SMs
+EVEN = 1.02  # lengths up to this ratio count as even
 NAMES = {"cycles": "cycles", "ns": "time"}
 
 
@@ -81,7 +82,7 @@ def of_dispatch(found: Dispatch) -> tuple[str, ...]:
     return (*said, NOT_GUARANTEED)
 
 
-def of_company(found: CoResidency) -> tuple[str, ...]:
+def of_co_residency(found: CoResidency) -> tuple[str, ...]:
     """What a unit costs beside others."""
     said = [
         f"While an SM is not idle it holds {found.mean_resident:.2f} CTAs on average, of {found.ctas_per_sm} that fit."
@@ -94,8 +95,19 @@ def of_company(found: CoResidency) -> tuple[str, ...]:
             f"on theirs, so the SM does {gain:.2f} times as much."
         )
     else:
-        said.append("Too few units ran alone on an SM to compare with: force 1, 2, ... CTAs per SM for that.")
-    said.append("Lonely units are those of the ends of a launch, so this compares wave with wave too.")
+        said.append("Too few units ran alone on an SM to compare with.")
+    ranks = [rank for rank in found.ranks if rank.cycles]
+    if len(ranks) > 1 and ranks[0].older == 0:
+        first, last = ranks[0].cycles or 1.0, ranks[-1].cycles or 1.0
+        said.append(
+            f"On a full SM, units that begin beside {ranks[-1].older} older CTAs take {last / first:.2f} times the "
+            "cycles of units whose CTA is the oldest"
+            + (": an SM is not shared evenly." if last > EVEN * first else ".")
+        )
+    said.append(
+        "SMs hold fewer CTAs at the ends of a launch, or where there are no more: launches forced to 1, 2, ... CTAs per "
+        "SM compare better."
+    )
     return tuple(said)
 
 

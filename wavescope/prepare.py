@@ -51,6 +51,7 @@ class Prepared:
     """
 
     device: Device
+    device_index: int
     schedule: Schedule
     facts: KernelFacts
     functions: Functions
@@ -123,6 +124,7 @@ def prepare(
     counter = allocate(4)
     return Prepared(
         device=device,
+        device_index=device_index,
         schedule=schedule,
         facts=facts,
         functions=functions,

@@ -17,8 +17,9 @@ from numpy.typing import NDArray
 from wavescope.clock_domains import ClockDomains, domains_of_spans
 from wavescope.coarse_timer import launch_spans
 from wavescope.permutation import PERMUTATIONS, Effect, centred, effect_of, holm, shuffles
+from wavescope.seniority import older_neighbours
 from wavescope.states import dense_index, launch_of, spans_of
-from wavescope.trace import IntColumn, Launch, Trace
+from wavescope.trace import IntColumn, Kind, Launch, Spans, Trace
 from wavescope.units import Units, units_of
 
 SIGNIFICANT = 0.05
@@ -110,7 +111,8 @@ def spread(trace: Trace, launch_id: int | None = None, permutations: int = PERMU
         why = f"{len(units)} units are too few to tell chance from cause; {MIN_UNITS} or more are needed"
         return Spread(len(units), 0, per_k_iter, 0, (), {}, why)
     domains = domains_of_spans(spans_of(trace, launch), trace.timer_step_ns, trace.device.max_clock_mhz)
-    asked, left_out = _factors(units, launch, domains, chosen)
+    ctas = spans.select(spans.kind == Kind.CTA)
+    asked, left_out = _factors(units, ctas, launch, domains, chosen)
     plans = {name: shuffles(strata, permutations, seed) for name, strata in {a.within: a.strata for a in asked}.items()}
     scale = np.maximum(units.k_iters, 1)[chosen] if per_k_iter else 1
     lengths = {} if units.cycles is None else {"cycles": units.cycles[chosen] / scale}
@@ -146,40 +148,58 @@ def _chosen(count: int, seed: int) -> IntColumn:
 
 
 def _factors(
-    units: Units, launch: Launch, domains: ClockDomains, chosen: IntColumn
+    units: Units, ctas: Spans, launch: Launch, domains: ClockDomains, chosen: IntColumn
 ) -> tuple[list[_Asked], dict[str, str]]:
-    """The factors that this launch can be asked for, and why not the others."""
+    """The factors that this launch can be asked for, and why not the others.
+
+    What is known to matter is held fixed while the others are shuffled: the wave, and
+    where CTAs share an SM, who came first.
+    """
+    nothing = np.zeros(len(units), np.int64)
+    wave = _Asked("wave", "nothing", _rank_wave(units, launch), nothing, lambda index: f"wave {index + 1}")
+    older = older_neighbours(ctas, units)
+    held, candidates = _Held("waves", wave.groups), [wave]
+    if older.any():
+        candidates.append(_Asked("older neighbours", "waves", older, wave.groups, lambda index: f"{index} older"))
+        held = _Held("waves and older neighbours", wave.groups * (int(older.max()) + 1) + older)
     left_out: dict[str, str] = {}
+    candidates += [*_of_place(units, domains, held, left_out), *_of_tile(units, held, left_out)]
     asked = []
-    wave = _rank_wave(units, launch)
-    for one in (*_of_place(units, domains, wave, left_out), *_of_tile(units, wave, left_out)):
+    for one in candidates:
         ids, groups = dense_index(one.groups[chosen])
-        strata = dense_index(one.strata[chosen])[1]
         if len(ids) < 2:
             left_out[one.name] = f"all units are alike in it ({one.label(int(ids[0]))})"
         elif len(ids) > len(chosen) // 2:
             left_out[one.name] = f"{len(ids)} levels for {len(chosen)} units, too few to compare"
         else:
+            strata = dense_index(one.strata[chosen])[1]
             asked.append(replace(one, groups=groups, strata=strata, label=_named(ids, one.label)))
     return asked, left_out
 
 
-def _of_place(units: Units, domains: ClockDomains, wave: IntColumn, left_out: dict[str, str]) -> list[_Asked]:
-    """Factors of when and where a unit ran."""
-    found = [_Asked("wave", "nothing", wave, np.zeros(len(wave), np.int64), lambda index: f"wave {index + 1}")]
-    if domains.reason is None and len(domains) > 1:
-        domain = domains.of_sm(units.sm)
-        both = wave * len(domains) + domain
-        found.append(_Asked("clock domain", "waves", domain, wave, lambda index: f"domain {index}"))
-        found.append(_Asked("SM", "waves and domains", units.sm, both, lambda index: f"SM {index}"))
-    else:
+@dataclass(frozen=True)
+class _Held:
+    """What stays fixed while lengths are shuffled, in words and as strata."""
+
+    name: str
+    strata: IntColumn
+
+
+def _of_place(units: Units, domains: ClockDomains, held: _Held, left_out: dict[str, str]) -> list[_Asked]:
+    """Factors of where a unit ran."""
+    if domains.reason is not None or len(domains) < 2:
         why = f"domains cannot be told: {domains.reason}" if domains.reason else "all SMs share one clock"
         left_out["clock domain"] = why
-        found.append(_Asked("SM", "waves", units.sm, wave, lambda index: f"SM {index}"))
-    return found
+        return [_Asked("SM", held.name, units.sm, held.strata, lambda index: f"SM {index}")]
+    domain = domains.of_sm(units.sm)
+    inside = held.strata * len(domains) + domain
+    return [
+        _Asked("clock domain", held.name, domain, held.strata, lambda index: f"domain {index}"),
+        _Asked("SM", f"{held.name}, in its domain", units.sm, inside, lambda index: f"SM {index}"),
+    ]
 
 
-def _of_tile(units: Units, wave: IntColumn, left_out: dict[str, str]) -> list[_Asked]:
+def _of_tile(units: Units, held: _Held, left_out: dict[str, str]) -> list[_Asked]:
     """Factors of what a unit computed."""
     if units.of_ctas:
         left_out.update(
@@ -188,9 +208,9 @@ def _of_tile(units: Units, wave: IntColumn, left_out: dict[str, str]) -> list[_A
         return []
     classes, names = reuse_classes(reuse_distance(units))
     return [
-        _Asked("tile_m", "waves", units.tile_m, wave, lambda index: f"tile row {index}"),
-        _Asked("tile_n", "waves", units.tile_n, wave, lambda index: f"tile column {index}"),
-        _Asked("reuse distance", "waves", classes, wave, lambda index: names[index]),
+        _Asked("tile_m", held.name, units.tile_m, held.strata, lambda index: f"tile row {index}"),
+        _Asked("tile_n", held.name, units.tile_n, held.strata, lambda index: f"tile column {index}"),
+        _Asked("reuse distance", held.name, classes, held.strata, lambda index: names[index]),
     ]
 
 

@@ -10,12 +10,13 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
+from wavescope.cuda_device import clock_limits
 from wavescope.launch import Stream, download, launch, replay_ns, timed_ns, wait
 from wavescope.prepare import MAX_GRAPH_LAUNCHES, Prepared, clear, graph_of, with_records
 from wavescope.stats import median_interval
@@ -32,39 +33,43 @@ GRAPH_NS = 2_000_000  # launches are gathered into graphs of about this length
 KEPT_LAUNCHES = 200  # launches whose records are kept while the median one is looked for
 KEPT_BYTES = 256 << 20
 SUSTAINED_ROUNDS = 2  # A B B A blocks; the samples lie within the blocks
+LISTEN_S = 0.03  # between two questions to NVML, which answers in about a millisecond
 
 
 @dataclass
 class _Samples:
     """What the rounds gather: ns a launch, ratios probed / plain, records of probed launches."""
 
-    plain: list[float]
-    probed: list[float]
-    ratios: list[float]
-    kept: list[Records]
+    plain: list[float] = field(default_factory=list)
+    probed: list[float] = field(default_factory=list)
+    ratios: list[float] = field(default_factory=list)
+    kept: list[Records] = field(default_factory=list)
+    clock_limits: set[str] | None = None
 
 
 def measure_regime(
-    prepared: Prepared, regime: Regime, rounds: int, stream: Stream, progress: Progress
+    prepared: Prepared, regime: Regime, rounds: int, seconds: float, stream: Stream, progress: Progress
 ) -> tuple[Timing, Records]:
     """Times under one regime, and the records of the launch whose duration is the median of those kept.
 
-    `rounds`: A B B A rounds of the cool regime; the sustained one runs a few blocks.
+    `rounds`: A B B A rounds of the cool regime.  `seconds`: how long each block of the
+    sustained one lasts, of which there are eight.
     Raises: LaunchError for a launch that fails or hangs.
     """
     prepared = with_records(prepared, _launches_per_graph(prepared, stream))
     graphs = [graph_of(prepared, f, stream) for f in (prepared.functions.plain, prepared.functions.probed)]
-    samples = _Samples([], [], [], [])
+    samples = _Samples()
     if regime == "cool":
         _cool(prepared, graphs, rounds, stream, progress, samples)
     else:
-        _sustained(prepared, graphs, stream, progress, samples)
+        _sustained(prepared, graphs, seconds, stream, progress, samples)
     count = len(prepared.records)
     timing = Timing(
         regime,
         median_interval(np.array(samples.plain) / count),
         median_interval(np.array(samples.probed) / count),
         median_interval(samples.ratios),
+        None if samples.clock_limits is None else tuple(sorted(samples.clock_limits)),
     )
     by_duration = sorted(samples.kept, key=duration_ns)
     return timing, by_duration[(len(by_duration) - 1) // 2]
@@ -106,15 +111,18 @@ def _cool(
             samples.ratios.append((times[1] + times[2]) / (times[0] + times[3]))
 
 
-def _sustained(prepared: Prepared, graphs: list[Any], stream: Stream, progress: Progress, samples: _Samples) -> None:
+def _sustained(
+    prepared: Prepared, graphs: list[Any], seconds: float, stream: Stream, progress: Progress, samples: _Samples
+) -> None:
     once = timed_ns(graphs[0], _lead(prepared), prepared.deadline_s, stream)
-    replays = max(2, math.ceil(BLOCK_S * 1e9 / once))
+    replays = max(2, math.ceil(seconds * 1e9 / once))
+    listen = _clock_listener(prepared, samples)
     for index in range(SUSTAINED_ROUNDS):
         progress(f"timing, sustained: round {index + 1} of {SUSTAINED_ROUNDS}")
         blocks: list[list[float]] = []
         for which in (0, 1, 1, 0):
             clear(prepared, stream)
-            times = replay_ns(graphs[which], replays, BLOCK_S + prepared.deadline_s, stream)
+            times = replay_ns(graphs[which], replays, 10 * seconds + prepared.deadline_s, stream, listen)
             blocks.append(times[len(times) // 2 :])
             if which == 1:
                 _keep(prepared, stream, samples)
@@ -122,6 +130,23 @@ def _sustained(prepared: Prepared, graphs: list[Any], stream: Stream, progress: 
         samples.probed += blocks[1] + blocks[2]
         medians = [float(np.median(block)) for block in blocks]
         samples.ratios.append((medians[1] + medians[2]) / (medians[0] + medians[3]))
+
+
+def _clock_listener(prepared: Prepared, samples: _Samples) -> Callable[[], None]:
+    """Adds NVML's reasons for a lowered clock to the samples, at most every LISTEN_S."""
+    last = 0.0
+
+    def listen() -> None:
+        nonlocal last
+        now = time.monotonic()
+        if now - last < LISTEN_S:
+            return
+        last = now
+        reasons = clock_limits(prepared.device_index)
+        if reasons is not None:
+            samples.clock_limits = (samples.clock_limits or set()) | set(reasons)
+
+    return listen
 
 
 def _keep(prepared: Prepared, stream: Stream, samples: _Samples) -> None:

@@ -99,13 +99,15 @@ class Timing:
 
     `regime` names the protocol.  `plain_ns` and `probed_ns` are event times a launch of
     the kernel without and with the probe; `perturbation` is the median of the paired
-    ratios probed / plain.
+    ratios probed / plain.  `clock_limits` are the reasons NVML gave, while the launches
+    ran, for the clock being below its maximum; None where NVML does not answer.
     """
 
     regime: str
     plain_ns: Estimate
     probed_ns: Estimate
     perturbation: Estimate
+    clock_limits: tuple[str, ...] | None = None
 
 
 @dataclass(frozen=True)

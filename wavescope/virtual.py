@@ -18,7 +18,15 @@ MAX_SIMULATED_UNITS = 2_000_000  # about 1 GB of spans
 
 
 def run(
-    problem: Problem, tile: Tile, schedule_name: str, raster: Raster, device: Device, *, reason: str, seed: int = 0
+    problem: Problem,
+    tile: Tile,
+    schedule_name: str,
+    raster: Raster,
+    device: Device,
+    *,
+    reason: str,
+    most_ctas: int | None = None,
+    seed: int = 0,
 ) -> Trace:
     """The trace of a simulated launch; `reason` (a clause) says in its notes why it is one.
 
@@ -30,7 +38,7 @@ def run(
             f"{problem} needs {problem.operand_bytes / 1e9:.1f} GB of device memory; {device.name} has "
             f"{device.memory_bytes / 1e9:.1f}; use a smaller problem"
         )
-    need = facts(problem, tile, device)
+    need = facts(problem, tile, device, most_ctas)
     fit = require_fit(f"tile {tile}", Resources(need.threads, need.registers, need.shared_bytes), device)
     units = tile.num_tiles(problem)
     if units > MAX_SIMULATED_UNITS:

@@ -47,5 +47,21 @@ def share(option: str, text: str) -> float:
     return value
 
 
+def positive_number(option: str, text: str, *, most: float, example: float) -> float:
+    """The number `text` of `option`, above 0 and up to `most`.
+
+    Raises: UsageError naming the option and the value.
+    """
+    try:
+        value = float(text)
+    except ValueError:
+        value = math.nan
+    if not 0 < value <= most:
+        raise UsageError(
+            f'{option}: "{_shown(text)}" is not a number above 0 and up to {most:g}; give one such as {example:g}'
+        )
+    return value
+
+
 def _shown(text: str) -> str:
     return text if len(text) <= _SHOWN else f"{text[:_SHOWN]}.. ({len(text)} characters)"

@@ -15,6 +15,8 @@ from wavescope.errors import OutputError, UsageError
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from wavescope.details import Details
+    from wavescope.regimes import RegimeRow
     from wavescope.trace import Trace
     from wavescope.wave_report import WaveReport
 
@@ -24,16 +26,23 @@ PIPE_HEIGHT = 30  # lines a picture is made for where no terminal tells its own
 
 @dataclass(frozen=True)
 class Outputs:
-    """What to make of a report; files are checked to be writable."""
+    """What to make of a report, with which `details`; files are checked to be writable."""
 
     json: bool = False
     csv: Path | None = None
     trace: Path | None = None
     fail_under: float | None = None
+    details: tuple[str, ...] = ()
 
 
 def outputs(
-    *, json: bool, csv: Path | None, fail_under: str | None, trace: Path | None = None, source: Path | None = None
+    *,
+    json: bool,
+    csv: Path | None,
+    fail_under: str | None,
+    trace: Path | None = None,
+    source: Path | None = None,
+    details: tuple[str, ...] = (),
 ) -> Outputs:
     """The outputs asked for, checked before any work; `source` is the file that is read.
 
@@ -54,7 +63,7 @@ def outputs(
         seen[real] = use
         if use != "the input":
             check_writable(path)
-    return Outputs(json, csv, trace, bar)
+    return Outputs(json, csv, trace, bar, details)
 
 
 def sms_path(csv: Path) -> Path:
@@ -108,26 +117,29 @@ def write_csv(trace: Trace, reports: Sequence[WaveReport], path: Path) -> None:
 def deliver(trace: Trace, launch_id: int | None, wanted: Outputs) -> int:
     """Analyse one launch, write and print what is wanted, and return the exit status."""
     from wavescope.analyze import analyze
+    from wavescope.details import details
     from wavescope.meaning import meaning
 
     report = analyze(trace, launch_id)
     sentences = meaning(report)
+    found = details(trace, launch_id, wanted.details)
     if wanted.csv:
         write_csv(trace, [report], wanted.csv)
     if wanted.json:
         from wavescope.report import json
 
-        sys.stdout.write(json.render(report, sentences, trace.tool_version))
+        sys.stdout.write(json.render(report, sentences, trace.tool_version, found))
     else:
-        _print_text(trace, report, sentences)
+        _print_text(trace, report, sentences, found)
     return judge(report, wanted.fail_under)
 
 
-def _print_text(trace: Trace, report: WaveReport, sentences: Sequence[str]) -> None:
+def _print_text(trace: Trace, report: WaveReport, sentences: Sequence[str], found: Details) -> None:
     from rich.console import Console
+    from rich.text import Text
 
     from wavescope.picture import picture
-    from wavescope.report import charts, glyphs, text
+    from wavescope.report import charts, detail_text, glyphs, regimes_text, text
     from wavescope.report.layout import Page, page_width
 
     console = Console(highlight=False, markup=False, emoji=False)
@@ -135,8 +147,22 @@ def _print_text(trace: Trace, report: WaveReport, sentences: Sequence[str]) -> N
     height = console.height if console.is_terminal else PIPE_HEIGHT
     rows, columns = charts.picture_size(page.width, height, report.budget.sms)
     cells = picture(trace, report.launch.launch_id, rows, columns)
-    for line in text.lines(page, report, cells, sentences):
+    details = detail_text.lines(page, found, report.launch.source)
+    regimes = regimes_text.lines(page, _regimes(trace, report))
+    for line in (*text.lines(page, report, cells, sentences), *details, *([Text(), *regimes] if regimes else [])):
         console.print(line, soft_wrap=True)
+
+
+def _regimes(trace: Trace, report: WaveReport) -> tuple[RegimeRow, ...]:
+    """The regimes under which this work was timed, where there are several."""
+    from wavescope.analyze import analyze
+    from wavescope.regimes import compare_regimes
+
+    timed = [launch for launch in trace.launches if launch.timing]
+    if len({launch.timing.regime for launch in timed if launch.timing}) < len(timed) or len(timed) < 2:
+        return ()
+    ids = [launch.launch_id for launch in timed]
+    return compare_regimes([report if number == report.launch.launch_id else analyze(trace, number) for number in ids])
 
 
 def judge(report: WaveReport, fail_under: float | None) -> int:

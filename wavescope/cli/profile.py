@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, TypeVar, get_args
+from typing import TYPE_CHECKING, Annotated, NamedTuple, TypeVar, cast
 
 import typer
 
-from wavescope.cli.numbers import whole_number
+from wavescope.cli.numbers import positive_number, whole_number
 from wavescope.cli.options import Csv, FailUnder, Json
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from wavescope.cli.target import Target
     from wavescope.problem import Problem, Tile
     from wavescope.schedule import Raster
@@ -21,6 +23,10 @@ Name = TypeVar("Name", bound=str)
 
 DEFAULT_REPEAT = 41  # H200, 2026-11: 41 alternating rounds resolve 0.1 % of a kernel's time
 MAX_REPEAT = 100_000
+DEFAULT_SECONDS = 0.3  # H200, 2026-11: after 0.3 s at the cap the clock has settled
+MAX_SECONDS = 60.0
+MAX_CTAS_PER_SM = 32
+REGIMES = ("cool", "sustained", "both")
 MAX_SEED = 2**31 - 1
 
 
@@ -53,10 +59,17 @@ def profile(
     regime: Annotated[
         str,
         typer.Option(
-            metavar="NAME", help="Timing on a GPU. cool: idle before each graph; sustained: at the power cap."
+            metavar="NAME",
+            help="Timing on a GPU. cool: idle before each graph; sustained: at the power cap; or both.",
         ),
     ] = "cool",
     repeat: Annotated[str, typer.Option(metavar="COUNT", help="Rounds of timing on a GPU.")] = str(DEFAULT_REPEAT),
+    seconds: Annotated[
+        str, typer.Option(metavar="SECONDS", help="Length of a block of sustained timing; there are eight.")
+    ] = str(DEFAULT_SECONDS),
+    ctas_per_sm: Annotated[
+        str | None, typer.Option(metavar="COUNT", help="At most so many CTAs on an SM, by padding shared memory.")
+    ] = None,
     seed: Annotated[str, typer.Option(metavar="NUMBER", help="Of the random operands, or of the simulation.")] = "0",
     output: Annotated[
         Path | None, typer.Option("--output", "-o", metavar="X.parquet", help="Keep the trace in X.parquet.")
@@ -78,6 +91,10 @@ def profile(
         for option, text, example in (("--m", m, 2304), ("--n", n, 2304), ("--k", k, 4096))
     )
     rounds = whole_number("--repeat", repeat, most=MAX_REPEAT, example=DEFAULT_REPEAT)
+    block_s = positive_number("--seconds", seconds, most=MAX_SECONDS, example=DEFAULT_SECONDS)
+    most_ctas = (
+        None if ctas_per_sm is None else whole_number("--ctas-per-sm", ctas_per_sm, most=MAX_CTAS_PER_SM, example=1)
+    )
     number = whole_number("--seed", seed, least=0, most=MAX_SEED, example=0)
     problem = Problem(rows, columns, depth, _one_of("--dtype", dtype, DTYPES), _one_of("--layout", layout, LAYOUTS))
     asked = None if tile is None else Tile.parse(tile)
@@ -85,53 +102,54 @@ def profile(
 
     from wavescope.cli.target import choose
     from wavescope.schedule import SCHEDULES, Raster
-    from wavescope.timing import Regime
 
     name = _one_of("--schedule", schedule, SCHEDULES)
     order = Raster(raster)
-    how = _one_of("--regime", regime, get_args(Regime))
+    how = _one_of("--regime", regime, REGIMES)
     target = choose(device)
     if target.cuda_index is None and json:
         note(f"simulated because {target.reason}")
-    trace = record(problem, asked, name, order, target, how, rounds, number)
+    work = Work(problem, asked, name, order, most_ctas, number)
+    trace = record(work, target, REGIMES[:2] if how == "both" else (how,), rounds, block_s)
     if wanted.trace:
         from wavescope.trace_file import save
 
         save(trace, wanted.trace)
         note(f"wrote {wanted.trace}")
-    return deliver(trace, None, wanted)
+    return deliver(trace, trace.launches[0].launch_id, wanted)
 
 
-def record(
-    problem: Problem,
-    tile: Tile | None,
-    schedule: str,
-    raster: Raster,
-    target: Target,
-    regime: Regime,
-    repeat: int,
-    seed: int,
-) -> Trace:
-    """The trace of the problem on the target, measured or simulated."""
+class Work(NamedTuple):
+    """What is to be run; `tile` None: the kernel's default, `most_ctas` None: as many as fit."""
+
+    problem: Problem
+    tile: Tile | None
+    schedule: str
+    raster: Raster
+    most_ctas: int | None
+    seed: int
+
+
+def record(work: Work, target: Target, regimes: Sequence[str], repeat: int, seconds: float) -> Trace:
+    """The trace of the work on the target, measured (a launch a regime) or simulated."""
     from wavescope.cli.outputs import note
     from wavescope.kernels import default_tile
 
-    chosen = tile or default_tile(problem, target.device)
+    what = (work.problem, work.tile or default_tile(work.problem, target.device), work.schedule, work.raster)
     if target.cuda_index is None:
         from wavescope.virtual import run
 
-        return run(problem, chosen, schedule, raster, target.device, reason=target.reason, seed=seed)
+        return run(*what, target.device, reason=target.reason, most_ctas=work.most_ctas, seed=work.seed)
     from wavescope.measure import measure
 
     return measure(
-        problem,
-        chosen,
-        schedule,
-        raster,
+        *what,
         target.cuda_index,
-        regimes=(regime,),
+        regimes=cast("Sequence[Regime]", regimes),
         repeat=repeat,
-        seed=seed,
+        seconds=seconds,
+        most_ctas=work.most_ctas,
+        seed=work.seed,
         progress=note,
     )
 

@@ -18,6 +18,15 @@ def report(
     launch: Annotated[
         str | None, typer.Option(metavar="ID", help="Which launch, where the trace holds several.")
     ] = None,
+    clocks: Annotated[
+        bool, typer.Option("--clocks", help="Add MHz by kind of span, by clock domain and over time.")
+    ] = False,
+    dispatch: Annotated[
+        bool, typer.Option("--dispatch", help="Add what the hardware's block scheduler did, and CTAs side by side.")
+    ] = False,
+    spread: Annotated[
+        bool, typer.Option("--spread", help="Add where slow units come from, with a permutation test.")
+    ] = False,
     json: Json = False,
     csv: Csv = None,
     fail_under: FailUnder = None,
@@ -28,7 +37,9 @@ def report(
     from wavescope.trace_file import load
 
     launch_id = None if launch is None else whole_number("--launch", launch, least=0, most=MAX_LAUNCH_ID, example=0)
-    wanted = outputs(json=json, csv=csv, fail_under=fail_under, source=trace)
+    asked = {"clocks": clocks, "dispatch": dispatch, "spread": spread}
+    details = tuple(name for name, chosen in asked.items() if chosen)
+    wanted = outputs(json=json, csv=csv, fail_under=fail_under, source=trace, details=details)
     recorded = load(trace)
     check(recorded)
     if launch_id is None and len(recorded.launches) > 1:

@@ -1,4 +1,4 @@
-"""Clocks, dispatch, company and spread as JSON, each under its own key where it was asked for."""
+"""Clocks, dispatch, co-residency and spread as JSON, each under its own key where it was asked for."""
 
 from __future__ import annotations
 
@@ -68,18 +68,22 @@ DETAIL_KEYS: dict[str, str] = {
     "dispatch.all_turnarounds": "over all waves, null where no place was taken again",
     **_turn_keys("dispatch.all_turnarounds", "all"),
     "dispatch.early_share": "CTAs of later waves that began before the wave before had ended, null with one wave",
-    "company": "CTAs side by side on an SM, with --dispatch; null where there never were two",
-    "company.sentences[]": "what it means",
-    "company.ctas_per_sm": "CTAs that fit on an SM",
-    "company.sms": "SMs",
-    "company.mean_resident": "mean CTAs on an SM while it is not idle",
-    "company.parts[]": "mean CTAs per SM in equal parts of T",
-    "company.crowds[].resident": "CTAs on the SM",
-    "company.crowds[].sm_share": "share of all SM time",
-    "company.crowds[].units": "units that had this company nine tenths of their time",
-    "company.crowds[].cycles": "their median length in cycles, null without any",
-    "company.crowds[].ns": "the same in ns",
-    "company.crowds[].throughput": "units a cycle of such an SM against one with one CTA, null without either",
+    "co_residency": "CTAs side by side on an SM, with --dispatch; null where there never were two",
+    "co_residency.sentences[]": "what it means",
+    "co_residency.ctas_per_sm": "CTAs that fit on an SM",
+    "co_residency.sms": "SMs",
+    "co_residency.mean_resident": "mean CTAs on an SM while it is not idle",
+    "co_residency.parts[]": "mean CTAs per SM in equal parts of T",
+    "co_residency.crowds[].resident": "CTAs on the SM",
+    "co_residency.crowds[].sm_share": "share of all SM time",
+    "co_residency.crowds[].units": "units that ran beside so many for nine tenths of their time",
+    "co_residency.crowds[].cycles": "their median length in cycles, null without any",
+    "co_residency.crowds[].ns": "the same in ns",
+    "co_residency.crowds[].throughput": "units a cycle of such an SM against one with one CTA, null without either",
+    "co_residency.ranks[].older": "CTAs on a full SM, when a unit began there, that had begun before the unit's own",
+    "co_residency.ranks[].units": "units that found so many",
+    "co_residency.ranks[].cycles": "their median length in cycles, null without clocks",
+    "co_residency.ranks[].ns": "the same in ns",
     "spread": "what unit lengths go with, with --spread",
     "spread.sentences[]": "what it means",
     "spread.units": "units",
@@ -115,7 +119,7 @@ def document(found: Details) -> dict[str, Any]:
         entries["clocks"] = _clocks(found.clocks) if found.clocks else None
     if found.dispatch:
         entries["dispatch"] = _dispatch(found.dispatch)
-        entries["company"] = _company(found.company) if found.company else None
+        entries["co_residency"] = _co_residency(found.co_residency) if found.co_residency else None
     if found.spread:
         entries["spread"] = _spread(found.spread)
     for name, sentences in found.sentences.items():
@@ -164,7 +168,7 @@ def _turnaround(turn: Turnaround) -> dict[str, Any]:
     return {"count": turn.count, "ns": list(turn.ns), "cycles": list(turn.cycles) if turn.cycles else None}
 
 
-def _company(found: CoResidency) -> dict[str, Any]:
+def _co_residency(found: CoResidency) -> dict[str, Any]:
     return asdict(found)
 
 

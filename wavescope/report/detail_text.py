@@ -16,8 +16,8 @@ def lines(page: Page, found: Details, source: str) -> list[Text]:
         sections.append(clocks_text.section(page, found.clocks, said.get("clocks", ()), source))
     if found.dispatch:
         sections.append(dispatch_text.section(page, found.dispatch, said["dispatch"], source))
-    if found.company:
-        sections.append(dispatch_text.company(page, found.company, said["company"], source))
+    if found.co_residency:
+        sections.append(dispatch_text.co_residency(page, found.co_residency, said["co_residency"], source))
     if found.spread:
         sections.append(spread_text.section(page, found.spread, said["spread"], source))
     return [line for section in sections for line in (Text(), *section)]

@@ -1,4 +1,4 @@
-"""The hardware's dispatch for a terminal: order, places and turnaround; and the company of CTAs on an SM."""
+"""The hardware's dispatch for a terminal: order, places and turnaround; and co-residency of CTAs."""
 
 from __future__ import annotations
 
@@ -40,15 +40,16 @@ def _turnarounds(page: Page, turns: Sequence[Turnaround]) -> list[Text]:
     columns = [
         Column("turnaround into wave", [str(turn.wave + 1) for turn in shown]),
         Column("CTAs", [str(turn.count) for turn in shown]),
-        *(
-            Column(f"{name} ns", [f"{turn.ns[at]:.0f}" for turn in shown])
-            for at, name in enumerate(("least", "median", "most"))
-        ),
+        Column("least ns", [f"{turn.ns[0]:.0f}" for turn in shown], drop=2),
+        Column("median", [f"{turn.ns[1]:.0f}" for turn in shown]),
+        Column("most", [f"{turn.ns[2]:.0f}" for turn in shown], drop=2),
     ]
     if all(turn.cycles for turn in shown):
+        cycles = [turn.cycles or (0.0, 0.0, 0.0) for turn in shown]
         columns += [
-            Column(f"{name} cycles", [f"{turn.cycles[at]:.0f}" if turn.cycles else "" for turn in shown], drop=1)
-            for at, name in enumerate(("least", "median", "most"))
+            Column("least cycles", [f"{least:.0f}" for least, _, _ in cycles], drop=1),
+            Column("median", [f"{median:.0f}" for _, median, _ in cycles]),
+            Column("most", [f"{most:.0f}" for _, _, most in cycles], drop=1),
         ]
     lines = table(page, columns)
     if len(shown) < len(turns):
@@ -56,9 +57,9 @@ def _turnarounds(page: Page, turns: Sequence[Turnaround]) -> list[Text]:
     return lines
 
 
-def company(page: Page, found: CoResidency, sentences: Sequence[str], source: str) -> list[Text]:
+def co_residency(page: Page, found: CoResidency, sentences: Sequence[str], source: str) -> list[Text]:
     """CTAs per SM over time, and what units cost beside others."""
-    lines = [heading(page, "Company: CTAs resident on an SM", source)]
+    lines = [heading(page, "Co-residency: CTAs side by side on an SM", source)]
     crowds = found.crowds
     lines += table(
         page,
@@ -71,11 +72,21 @@ def company(page: Page, found: CoResidency, sentences: Sequence[str], source: st
             Column("SM does", [f"{crowd.throughput:.3f}" if crowd.throughput else "-" for crowd in crowds]),
         ],
     )
+    if len(found.ranks) > 1:
+        lines += table(
+            page,
+            [
+                Column("older CTAs there", [str(rank.older) for rank in found.ranks]),
+                Column("units", [str(rank.units) for rank in found.ranks]),
+                Column("kcycles", [f"{rank.cycles / 1e3:.2f}" if rank.cycles else "-" for rank in found.ranks]),
+                Column("unit", [figures.time(rank.ns) for rank in found.ranks]),
+            ],
+        )
     bars = "".join(page.glyphs.level(part / max(1, found.ctas_per_sm)) for part in found.parts)
     lines += labelled(page, "over time", f"{bars}  CTAs per SM, of {found.ctas_per_sm}, in {len(bars)} equal parts")
     lines += paragraph(
         page,
-        "SM does: units per cycle against an SM with one CTA; units that kept this company nine tenths long.",
+        "SM does: units per cycle against an SM with one CTA; units that had as many nine tenths of their time.",
         "dim",
     )
     for sentence in sentences:

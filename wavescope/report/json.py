@@ -1,7 +1,8 @@
 """The report as JSON: one object, no NaN or Infinity, every key documented in KEYS.
 
 `schema_version` rises when a key changes its meaning or goes; new keys may come at any
-time.  A number that cannot be given is null.
+time.  A number that cannot be given is null.  Details that were asked for add their own
+keys, documented in DETAIL_KEYS.
 """
 
 from __future__ import annotations
@@ -12,8 +13,13 @@ from collections.abc import Sequence
 from dataclasses import asdict
 from typing import Any
 
+from wavescope.details import Details
+from wavescope.report import detail_json
+from wavescope.report.detail_json import DETAIL_KEYS
 from wavescope.trace import Launch
 from wavescope.wave_report import Budget, Quantity, TailSplit, WaveReport
+
+__all__ = ["DETAIL_KEYS", "KEYS", "SCHEMA_VERSION", "document", "finite", "render"]
 
 SCHEMA_VERSION = 1
 
@@ -84,6 +90,16 @@ KEYS: dict[str, str] = {
     **_keys("launch.timing.probed_ns", "event time with the probe", _ESTIMATE),
     **_keys("launch.timing.perturbation", "paired ratio probed / plain", _ESTIMATE),
     "timer_step_ns": "measured step of the timer behind the spans",
+    "placement": "how clock64 placed begins and ends, null where the timer's step is fine enough",
+    "placement.timer_step_ns": "step of the timer",
+    "placement.counters": "clock64 counters it took",
+    "placement.by_domain": "true: a counter a clock domain; false: a counter an SM",
+    "placement.t0_shift_ns": "placed T0 less the timer's reading at it",
+    "placement.median_error_ns": "median error bar (half-width) of CTA begins",
+    "placement.high_error_ns": "95 % quantile of the error bars",
+    "placement.refused_share": "share of CTA begins whose bar is too wide to conclude from",
+    "placement.misfit_sms[]": "SMs that could not be placed",
+    "placement.step_ns": "step that errors of sums follow",
     "budget.sms": "SMs S",
     "budget.used_sms": "SMs that ran a CTA",
     "budget.duration_ns": "first CTA's begin to last CTA's end, T",
@@ -149,8 +165,10 @@ KEYS: dict[str, str] = {
 }
 
 
-def document(report: WaveReport, sentences: Sequence[str], recorded_by: str) -> dict[str, Any]:
-    """The report as plain lists and dicts, ready to be written as JSON."""
+def document(
+    report: WaveReport, sentences: Sequence[str], recorded_by: str, details: Details | None = None
+) -> dict[str, Any]:
+    """The report and its details as plain lists and dicts, ready to be written as JSON."""
     return {
         "schema_version": SCHEMA_VERSION,
         "recorded_by": recorded_by,
@@ -160,6 +178,7 @@ def document(report: WaveReport, sentences: Sequence[str], recorded_by: str) -> 
         "device": asdict(report.device),
         "launch": _launch(report.launch),
         "timer_step_ns": report.timer_step_ns,
+        "placement": asdict(report.placement) if report.placement else None,
         "budget": _budget(report.budget),
         "tail": _tail(report.tail) if report.tail else None,
         "waves": asdict(report.waves),
@@ -169,12 +188,13 @@ def document(report: WaveReport, sentences: Sequence[str], recorded_by: str) -> 
         "active_cycles_ratio": report.active_cycles_ratio,
         "longest_sm_cycles": report.longest_sm_cycles,
         "place_busy": report.place_busy,
+        **(detail_json.document(details) if details else {}),
     }
 
 
-def render(report: WaveReport, sentences: Sequence[str], recorded_by: str) -> str:
+def render(report: WaveReport, sentences: Sequence[str], recorded_by: str, details: Details | None = None) -> str:
     """The report as JSON text, ending with a newline."""
-    return json.dumps(finite(document(report, sentences, recorded_by)), indent=2, allow_nan=False) + "\n"
+    return json.dumps(finite(document(report, sentences, recorded_by, details)), indent=2, allow_nan=False) + "\n"
 
 
 def finite(value: Any) -> Any:

@@ -49,7 +49,7 @@ def _header(page: Page, report: WaveReport) -> list[Text]:
         ("kernel", _kernel_line(report)),
         ("schedule", _schedule_line(report)),
         ("clock", _clock_line(report)),
-        ("timer", f"steps of {report.timer_step_ns} ns"),
+        ("timer", _timer_line(page, report)),
     ]
     rows += [("verified", "; ".join(_check(name, found) for name, found in launch.verified.items()))]
     rows += [("note", note) for note in (sm_count_note(device), *notes) if note]
@@ -86,6 +86,17 @@ def _schedule_line(report: WaveReport) -> str:
     return (
         f"{name}{raster}: {figures.grouped(report.waves.num_units)} units, grid {figures.grouped(launch.grid)}, "
         f"{figures.grouped(launch.places)} places"
+    )
+
+
+def _timer_line(page: Page, report: WaveReport) -> str:
+    steps, placed = f"steps of {report.timer_step_ns} ns", report.placement
+    if placed is None:
+        return steps
+    counters = f"{placed.counters} clock domains" if placed.by_domain else f"the clocks of {placed.counters} SMs"
+    return (
+        f"{steps}; begins of CTAs placed by {counters}, {page.glyphs.plus_minus}{placed.median_error_ns:.0f} ns "
+        f"(median; 95%: {placed.high_error_ns:.0f})"
     )
 
 
