@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from wavescope import kernels
+from wavescope import kernels, nvrtc
 from wavescope.device import list_devices, virtual_device
 from wavescope.errors import CompileError, DeviceError, UsageError
 from wavescope.kernels import GEMM_MMA, GEMM_SIMT, Kernel, TileCode
@@ -91,6 +91,15 @@ def test_compile_errors_say_what_and_where(tmp_path: Path) -> None:
         compile_kernel(tmp_path / "broken.cu", {}, "sm_80")
     with pytest.raises(CompileError, match="does not know sm_35; install an NVRTC as new as the GPU"):
         compile_kernel(tmp_path / "broken.cu", {}, "sm_35")
+
+
+def test_an_empty_log_leaves_python_alone(tmp_path: Path) -> None:
+    # NVRTC writes the log into a bytes object; a one-byte object is shared by the whole interpreter
+    (tmp_path / "quiet.cu").write_text('extern "C" __global__ void quiet() {}')
+    cubin, log = nvrtc._run_nvrtc(nvrtc._nvrtc(), tmp_path / "quiet.cu", ["--gpu-architecture=sm_80"], "sm_80", "x")
+    assert log == ""
+    assert cubin[:4] == b"\x7fELF"
+    assert bytes([32]) == b" " != bytes([0])
 
 
 def test_stages_shrink_where_shared_memory_is_short() -> None:

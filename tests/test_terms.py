@@ -18,7 +18,9 @@ from wavescope.wave_report import STATES
 PRINTED = """
 problem, tile, k_iter, unit, cta, cluster, place, places, wave, rank wave, nominal waves, wave efficiency, fill, not idle,
 utilization, tail effect, quantization, imbalance, padding, bound, budget, waterfall, peak, achieved, perturbation, regime,
-cool, measured, simulated, estimated, refused, timer, verified, registers, shared memory, SM-ns, active cycles, raster
+cool, measured, simulated, estimated, refused, timer, verified, registers, shared memory, SM-ns, active cycles, raster,
+clock domain, placed, error bar, dispatch, block scheduler, co-residency, older neighbours, reuse distance, first touch,
+spread, by chance, p
 """
 
 

@@ -26,7 +26,7 @@ SIGNIFICANT_DIGITS = 5
 class Calibration:
     """Costs of a kernel's units on a device, `ctas_per_sm` of its CTAs sharing each SM.
 
-    In cycles of one place with its SM full:
+    In cycles; a main loop's and an epilogue's as their mean with that many of them on the SM:
     a unit's main loop   fixed_cycles + cycles_per_k_iter * k_iters, and cold_cycles more
                          for the first unit of a place (cold caches, all SMs at once);
     its end              epilogue_cycles, storing the tile;
@@ -34,13 +34,17 @@ class Calibration:
     between units        gap_cycles in a CTA, queue_gap_cycles where a counter hands out,
                          turnaround_cycles between two CTAs that the hardware hands out.
 
+    `sharing` and `seniority` say how a main loop fares with fewer or older ones beside it
+    (sharing.py): sharing is the share of its cost that goes with their number (1: they
+    share one throughput; 0: none is slowed), seniority how much less each gets than the
+    next older one (0: all the same).
+
     `ramp_ns` is how long the first CTAs take to begin on all SMs.  `clock_mhz` is the
     clock with all SMs busy, `idle_clock_mhz` the one that a lone SM would see; SMs
     differ by `clock_spread` (relative standard deviation), units by `noise`.
-
-    A partly filled wave runs faster: `idle_gain` is the share of the k_iters' cost saved
-    when the rest of the device idles, `sharing` the share of a unit's cost that goes
-    with the number of CTAs on its SM (1: they share one throughput; 0: none is slowed).
+    `idle_gain` is the share of the k_iters' cost saved when the rest of the device idles;
+    it is 0 with several CTAs per SM, where sharing accounts for what partly filled waves
+    save.
 
     A cost that the launches did not show (`source` names it) is 0, or part of
     cycles_per_k_iter; sharing is 1 then.
@@ -69,6 +73,7 @@ class Calibration:
     clock_spread: float
     idle_gain: float
     sharing: float
+    seniority: float
     noise: float
     source: str
     exact: bool = True

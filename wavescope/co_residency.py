@@ -15,9 +15,9 @@ from numpy.typing import NDArray
 
 from wavescope.coarse_timer import launch_spans
 from wavescope.errors import UsageError
-from wavescope.seniority import older_neighbours
+from wavescope.neighbours import older_neighbours, shares_of, timeline_of
 from wavescope.states import launch_of
-from wavescope.trace import IntColumn, Kind, Launch, Spans, Trace
+from wavescope.trace import IntColumn, Kind, Launch, Trace
 from wavescope.units import Units, units_of
 
 PARTS = 20  # equal parts of T, as of the busy shares
@@ -82,14 +82,14 @@ def co_residency(trace: Trace, launch_id: int | None = None) -> CoResidency | No
     launch = launch_of(trace, launch_id)
     spans, _, _ = launch_spans(trace, launch)
     ctas, units = spans.select(spans.kind == Kind.CTA), units_of(spans)
-    timeline = _timeline(ctas)
-    most = int(timeline.resident.max())
+    timeline = timeline_of(ctas)
+    most = timeline.most
     if most < 2:
         return None
     duration, sms = int(ctas.end_ns.max()), trace.device.sms
     held = np.bincount(timeline.resident, weights=timeline.length, minlength=most + 1)
     held[0] = sms * duration - held[1:].sum()
-    shares = _shares(timeline, units, most)
+    shares = shares_of(timeline, units)
     alone = _median_cycles(units, shares[:, 1] >= STANDS_FOR)
     edges = np.arange(PARTS + 1) * duration / PARTS
     passed = np.clip(edges[:, None] - ctas.begin_ns, 0, ctas.end_ns - ctas.begin_ns).sum(axis=1)
@@ -105,47 +105,6 @@ def co_residency(trace: Trace, launch_id: int | None = None) -> CoResidency | No
         parts=tuple((np.diff(passed) / np.diff(edges) / sms).tolist()),
         mean_resident=float(held @ np.arange(most + 1)) / busy,
     )
-
-
-@dataclass(frozen=True)
-class _Timeline:
-    """Stretches with one number of resident CTAs, in SM and time order; `owner` are SM ids."""
-
-    owner: IntColumn
-    resident: IntColumn
-    begin: IntColumn
-    length: IntColumn
-
-
-def _timeline(ctas: Spans) -> _Timeline:
-    sm = np.concatenate([ctas.sm, ctas.sm])
-    time = np.concatenate([ctas.end_ns, ctas.begin_ns])
-    change = np.repeat([-1, 1], len(ctas))
-    order = np.lexsort((change, time, sm))  # at one instant ends come first
-    sm, time = sm[order], time[order]
-    resident = np.cumsum(change[order])  # an SM ends with none
-    lasts = np.append(sm[1:] != sm[:-1], True)
-    length = np.where(lasts, 0, np.append(time[1:], 0) - time)
-    return _Timeline(sm, np.maximum(resident, 0), time, length)
-
-
-def _shares(timeline: _Timeline, units: Units, most: int) -> FloatArray:
-    """Shares of each unit's time with 0, 1, .. CTAs on its SM, [units, most + 1]."""
-    shares = np.zeros((len(units), most + 1))
-    for sm in np.unique(units.sm):
-        here, mine = timeline.owner == sm, np.flatnonzero(units.sm == sm)
-        if not here.any():
-            continue
-        edges = timeline.begin[here]
-        resident, length = timeline.resident[here], timeline.length[here]
-        for number in range(1, most + 1):
-            held = np.append(0, np.cumsum(length[:-1] * (resident[:-1] == number)))
-            shares[mine, number] = np.interp(units.end_ns[mine], edges, held) - np.interp(
-                units.begin_ns[mine], edges, held
-            )
-    total = shares.sum(axis=1, keepdims=True)
-    normal: FloatArray = shares / np.where(total == 0, 1.0, total)
-    return normal
 
 
 def _ranks(units: Units, older: IntColumn, full: NDArray[np.bool_]) -> tuple[Rank, ...]:
@@ -239,9 +198,9 @@ def _full(trace: Trace, launch: Launch) -> tuple[int, int, float, float]:
     units = units_of(spans)
     if units.cycles is None:
         raise UsageError(f"launch {launch.launch_id} carries no clock readings; contention is counted in cycles")
-    timeline = _timeline(spans.select(spans.kind == Kind.CTA))
-    most = int(timeline.resident.max())
-    full = _shares(timeline, units, most)[:, most] >= STANDS_FOR
+    timeline = timeline_of(spans.select(spans.kind == Kind.CTA))
+    most = timeline.most
+    full = shares_of(timeline, units)[:, most] >= STANDS_FOR
     if not full.any():
         full[:] = True
     cycles, ns = _per_tile(units, units.cycles)[full], _per_tile(units, units.duration_ns)[full]

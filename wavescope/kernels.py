@@ -79,7 +79,7 @@ GEMM_MMA = Kernel(
     ("bf16", "fp16"),
     (8, 0),
     (
-        TileCode(Tile(64, 64, 64), 2, 2, stages=4, least_stages=2, min_ctas=3),
+        TileCode(Tile(64, 64, 64), 2, 2, stages=3, least_stages=2, min_ctas=4),
         TileCode(Tile(128, 64, 64), 2, 2, stages=4, least_stages=2, min_ctas=2),
         TileCode(Tile(128, 128, 32), 2, 2, stages=4, least_stages=2, min_ctas=2),
         TileCode(Tile(128, 128, 64), 2, 2, stages=3, least_stages=2, min_ctas=2),
@@ -91,7 +91,7 @@ GEMM_SIMT = Kernel(
     "gemm_simt",
     ("fp32",),
     (7, 0),
-    (TileCode(Tile(128, 128, 16), 2, 2, stages=2, least_stages=2, min_ctas=2),),
+    (TileCode(Tile(128, 128, 16), 2, 4, stages=2, least_stages=2, min_ctas=2),),
     pad_bytes=16,
 )
 KERNELS = (GEMM_MMA, GEMM_SIMT)
@@ -178,6 +178,8 @@ def defines(problem: Problem, facts: KernelFacts, schedule: str, probe: bool) ->
     """The -D constants that compile the kernel for one tile and schedule."""
     code = facts.code
     common = {
+        "WARPS_M": code.warps_m,
+        "WARPS_N": code.warps_n,
         "TILE_M": code.tile.m,
         "TILE_N": code.tile.n,
         "TILE_K": code.tile.k,
@@ -188,12 +190,7 @@ def defines(problem: Problem, facts: KernelFacts, schedule: str, probe: bool) ->
     }
     if facts.kernel == GEMM_SIMT.name:
         return common
-    return common | {
-        "WARPS_M": code.warps_m,
-        "WARPS_N": code.warps_n,
-        "STAGES": facts.stages,
-        "DTYPE": DTYPE_IDS[problem.dtype],
-    }
+    return common | {"STAGES": facts.stages, "DTYPE": DTYPE_IDS[problem.dtype]}
 
 
 def stages_that_fit(kernel: Kernel, code: TileCode, problem: Problem, device: Device) -> int | None:

@@ -23,6 +23,9 @@ INSTALL_HINT = "pip install 'wavescope[cuda13]' (or [cuda12] for a CUDA 12 drive
 # Targets whose own instructions need the architecture-specific suffix.
 _SPECIFIC_ARCHITECTURES = {(9, 0): "90a", (10, 0): "100a"}
 
+# From this version on NVRTC keeps a cache of its own, and what it serves from there has no log.
+_OWN_CACHE_SINCE = (12, 9)
+
 
 @dataclass(frozen=True)
 class Cubin:
@@ -73,6 +76,8 @@ def compile_kernel(source: Path, defines: dict[str, int], arch: str) -> Cubin:
         *(f"-D{name}={value}" for name, value in sorted(defines.items())),
     ]
     version = nvrtc_version()
+    if tuple(int(part) for part in version.split(".")) >= _OWN_CACHE_SINCE:
+        options.append("--no-cache")
     key = _digest(source, include, [*options[2:], arch], version)
     folder, _ = cache_directory()
     path = folder / f"{source.stem}-{arch}-{key}.cubin"
@@ -147,9 +152,9 @@ def _run_nvrtc(nvrtc: ModuleType, source: Path, options: list[str], arch: str, v
         (compiled,) = nvrtc.nvrtcCompileProgram(program, len(options), [option.encode() for option in options])
         status, size = nvrtc.nvrtcGetProgramLogSize(program)
         check(status, "give its log")
-        log_bytes = b" " * size
+        log_bytes = _buffer(size)
         nvrtc.nvrtcGetProgramLog(program, log_bytes)
-        log = log_bytes.rstrip(b"\0 ").decode(errors="replace")
+        log = log_bytes.rstrip(b"\0").decode(errors="replace")
         if int(compiled) != 0:
             if "gpu-architecture" in log or "NVRTC_ERROR_INVALID_OPTION" in str(compiled):
                 raise CompileError(
@@ -158,12 +163,17 @@ def _run_nvrtc(nvrtc: ModuleType, source: Path, options: list[str], arch: str, v
             raise CompileError(f"{source.name} does not compile for {arch} with NVRTC {version}:\n{log}")
         status, size = nvrtc.nvrtcGetCUBINSize(program)
         check(status, "give the cubin's size")
-        cubin = b" " * size
+        cubin = _buffer(size)
         (status,) = nvrtc.nvrtcGetCUBIN(program, cubin)
         check(status, "give the cubin")
     finally:
         nvrtc.nvrtcDestroyProgram(program)
-    return cubin, log
+    return cubin[:size], log
+
+
+def _buffer(size: int) -> bytes:
+    """Bytes that NVRTC may write into: never of length 1, which Python shares with everyone else."""
+    return bytes(size + 16)
 
 
 def _digest(source: Path, include: Path, options: list[str], version: str) -> str:

@@ -105,8 +105,8 @@ def of_co_residency(found: CoResidency) -> tuple[str, ...]:
             + (": an SM is not shared evenly." if last > EVEN * first else ".")
         )
     said.append(
-        "SMs hold fewer CTAs at the ends of a launch, or where there are no more: launches forced to 1, 2, ... CTAs per "
-        "SM compare better."
+        "SMs hold fewer CTAs at the ends of a launch, or where there are no more: launches forced to 1, 2, ... CTAs "
+        "per SM compare better."
     )
     return tuple(said)
 
@@ -127,16 +127,13 @@ def of_spread(found: Spread) -> tuple[str, ...]:
 def _of_measure(measured: Measured) -> list[str]:
     claimed = sorted((one for one in measured.factors if one.explains), key=lambda one: -_beyond_chance(one))
     name = NAMES[measured.measure]
+    if not measured.factors:
+        return [f"No factor to try on the spread of the units' {name}."]
     if not claimed:
         tried = ", ".join(one.name for one in measured.factors)
-        return [f"No factor explains the spread of the units' {name} ({tried}): {_lowest(measured)}."]
+        lowest = min(one.adjusted_p for one in measured.factors)
+        return [f"No factor explains the spread of the units' {name} ({tried}): p {lowest:.2g} at the lowest."]
     return [_claim(one, name) for one in claimed]
-
-
-def _lowest(measured: Measured) -> str:
-    if not measured.factors:
-        return "there is none to try"
-    return f"chance does as well, p {min(one.adjusted_p for one in measured.factors):.2g} at the lowest"
 
 
 def _beyond_chance(one: Factor) -> float:

@@ -144,7 +144,7 @@ def with_records(prepared: Prepared, wanted: int) -> Prepared:
 
 
 def num_records(schedule: Schedule) -> int:
-    """Record slots of a launch: mac and epilogue of each unit, then one a CTA (kernels/include/loop.cuh)."""
+    """Record slots of a launch: one a CTA, then mac and epilogue of each unit (kernels/include/loop.cuh)."""
     return 2 * schedule.num_units + schedule.num_ctas
 
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import csv
 import functools
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from importlib.resources import files
 
 import numpy as np
@@ -20,8 +20,10 @@ from wavescope import __version__
 from wavescope.calibration import Calibration, lookup
 from wavescope.device import Device
 from wavescope.errors import ShapeError
-from wavescope.list_schedule import Occupied, occupy
+from wavescope.list_schedule import Occupied, UnitCosts, occupy
 from wavescope.schedule import Schedule
+from wavescope.shared_schedule import occupy_shared
+from wavescope.sharing import epilogue_speeds, main_loop_speeds
 from wavescope.trace import NULL, IntColumn, Kind, Launch, Spans, Trace
 
 FloatArray = NDArray[np.float64]
@@ -30,26 +32,6 @@ TIMER_STEP_NS = 32  # H200, 2026-11: %globaltimer moves by 32 ns
 # H200, 2026-11: clock64 of different SMs lies up to 8.9 million cycles apart.
 MAX_CLOCK_OFFSET = 8_900_000
 ROUNDING_NS = 1e-3  # a time this close below a step of the timer is that step, computed with floats
-
-
-@dataclass(frozen=True)
-class _Costs:
-    """Cycles of each unit at a full SM, split into its parts.
-
-    `before` = what its place does first (turnaround or gap, then a CTA's prologue),
-    of which the first `handover` lie outside the CTA; `after` = the CTA's exit, where
-    the unit is all that its CTA does.
-    """
-
-    handover: FloatArray
-    before: FloatArray
-    mac: FloatArray
-    epilogue: FloatArray
-    after: FloatArray
-
-    @property
-    def total(self) -> FloatArray:
-        return self.before + self.mac + self.epilogue + self.after
 
 
 def simulate(
@@ -72,7 +54,7 @@ def simulate(
     next unit to the place that is free first (on a tie to the SM with the smaller id);
     static CTAs take their own.  A unit costs what `calibration` says (by default the
     table's, see calibration.lookup), times seeded noise.  CTAs that share an SM share
-    its throughput: all of them advance faster while there are fewer.
+    its throughput, the oldest first (sharing.py).
 
     Raises: ShapeError for a schedule of more resident CTAs than there are places.
     """
@@ -90,13 +72,18 @@ def simulate(
     first_sm = order[np.arange(resident) % device.sms]
     spread = np.clip(random.standard_normal(device.sms), -3, 3) * calibration.clock_spread
     ns_per_cycle = 1e3 / (calibration.clock_mhz * (1 + spread))
-    costs = _costs(schedule, calibration, resident, device.sms, ctas_per_sm, random)
+    costs = _costs(schedule, calibration, resident, places, device.sms, random)
     start_ns = np.empty(device.sms)
     start_ns[order] = np.linspace(0, calibration.ramp_ns, device.sms)
-    slowdown = 1 - (1 - np.arange(ctas_per_sm + 1) / ctas_per_sm) * calibration.sharing
-    occupied = occupy(
-        costs.total, first_sm, start_ns, ns_per_cycle, slowdown, resident if schedule.dispatch == "static" else 0
-    )
+    following = _following(schedule, resident) if schedule.dispatch == "static" else None
+    full = calibration.ctas_per_sm
+    main_loop = main_loop_speeds(ctas_per_sm, full, calibration.sharing, calibration.seniority)
+    epilogue = epilogue_speeds(ctas_per_sm, full)
+    if ctas_per_sm == 1:
+        costs = replace(costs, mac=costs.mac / main_loop[1][0], epilogue=costs.epilogue / epilogue[1])
+        occupied = occupy(costs, first_sm, start_ns, ns_per_cycle, following)
+    else:
+        occupied = occupy_shared(costs, first_sm, start_ns, ns_per_cycle, following, main_loop, epilogue)
     offset = random.integers(0, MAX_CLOCK_OFFSET, device.sms)
     spans = _spans(schedule, costs, occupied, first_sm, ns_per_cycle, calibration)
     launch = Launch(
@@ -137,23 +124,23 @@ def first_wave_order(device: Device) -> IntColumn:
     return np.array(recorded if len(recorded) == device.sms else range(device.sms), np.int64)
 
 
+def _following(schedule: Schedule, resident: int) -> IntColumn:
+    """The unit that each unit's CTA does next; negative after its last."""
+    unit = np.arange(schedule.num_units) + resident
+    return np.where(unit < schedule.num_units, unit, NULL)
+
+
 def _costs(
-    schedule: Schedule,
-    calibration: Calibration,
-    resident: int,
-    sms: int,
-    ctas_per_sm: int,
-    random: np.random.Generator,
-) -> _Costs:
+    schedule: Schedule, calibration: Calibration, resident: int, places: int, sms: int, random: np.random.Generator
+) -> UnitCosts:
+    """Cycles of each unit on an SM as full as the calibration's."""
     num_units, k_iters = schedule.num_units, schedule.k_iters.astype(np.float64)
     index = np.arange(num_units)
     first = index < resident
-    # a place's share of its SM: the row was fitted with calibration.ctas_per_sm of them
-    crowding = ctas_per_sm / calibration.ctas_per_sm
-    last_wave = index >= num_units - (num_units % (sms * ctas_per_sm))
+    last_wave = index >= num_units - num_units % places
     idle = np.where(last_wave, max(0.0, 1 - np.count_nonzero(last_wave) / sms), 0.0)
     noise = np.exp(random.standard_normal(num_units) * calibration.noise)
-    per_k_iter = calibration.cycles_per_k_iter * crowding * (1 - calibration.idle_gain * idle)
+    per_k_iter = calibration.cycles_per_k_iter * (1 - calibration.idle_gain * idle)
     hardware = schedule.dispatch == "hardware"
     between = {
         "hardware": calibration.turnaround_cycles,
@@ -161,11 +148,11 @@ def _costs(
         "queue": calibration.queue_gap_cycles,
     }[schedule.dispatch]
     handover = np.where(first, 0.0, between)
-    return _Costs(
+    return UnitCosts(
         handover=handover if hardware else np.zeros(num_units),
         before=handover + np.where(first | hardware, calibration.prologue_cycles, 0.0),
         mac=(k_iters * per_k_iter + calibration.fixed_cycles + first * calibration.cold_cycles) * noise,
-        epilogue=np.where(schedule.stores_tile, calibration.epilogue_cycles * crowding, 0.0) * noise,
+        epilogue=np.where(schedule.stores_tile, calibration.epilogue_cycles, 0.0) * noise,
         after=np.full(num_units, calibration.exit_cycles if hardware else 0.0),
     )
 
@@ -184,28 +171,23 @@ class _NominalSpans:
 
 def _spans(
     schedule: Schedule,
-    costs: _Costs,
+    costs: UnitCosts,
     occupied: Occupied,
     first_sm: IntColumn,
     ns_per_cycle: FloatArray,
     calibration: Calibration,
 ) -> _NominalSpans:
-    """The parts of each unit, each with its share of the time the unit had its place; then the CTAs."""
+    """The parts of each unit, then the CTAs."""
     num_units = schedule.num_units
     unit, sm = np.arange(num_units), first_sm[occupied.place]
     hardware = schedule.dispatch == "hardware"
     cta = unit if hardware else occupied.place
-    length, total = occupied.end - occupied.begin, costs.total
-    mac_begin = occupied.begin + length * (costs.before / total)
-    mac_end = occupied.begin + length * ((costs.before + costs.mac) / total)
     stored = schedule.stores_tile & (costs.epilogue > 0)
-    unit_end = np.where(costs.after > 0, occupied.begin + length * ((total - costs.after) / total), occupied.end)
-    epilogue_end = np.where(stored, unit_end, mac_end)
     if hardware:
-        cta_begin, cta_end = occupied.begin + length * (costs.handover / total), occupied.end
+        cta_begin, cta_end = occupied.begin + costs.handover * ns_per_cycle[sm], occupied.end
     else:
         cta_begin, cta_end = occupied.begin[: len(first_sm)], np.zeros(len(first_sm))
-        np.maximum.at(cta_end, occupied.place, epilogue_end)
+        np.maximum.at(cta_end, occupied.place, occupied.epilogue_end)
         cta_end += calibration.exit_cycles * ns_per_cycle[first_sm]
     counts = [num_units, int(np.count_nonzero(stored)), len(cta_begin)]
     return _NominalSpans(
@@ -213,8 +195,8 @@ def _spans(
         unit=np.concatenate([unit, unit[stored], np.full(counts[-1], NULL)]),
         cta=np.concatenate([cta, cta[stored], np.arange(counts[-1])]),
         sm=np.concatenate([sm, sm[stored], sm if hardware else first_sm]),
-        begin=np.concatenate([mac_begin, mac_end[stored], cta_begin]),
-        end=np.concatenate([mac_end, unit_end[stored], cta_end]),
+        begin=np.concatenate([occupied.mac_begin, occupied.mac_end[stored], cta_begin]),
+        end=np.concatenate([occupied.mac_end, occupied.epilogue_end[stored], cta_end]),
     )
 
 
@@ -279,6 +261,6 @@ def _notes(calibration: Calibration, ctas_per_sm: int) -> tuple[str, ...]:
     if ctas_per_sm != calibration.ctas_per_sm:
         notes.append(
             f"{ctas_per_sm} CTAs per SM, calibrated with {calibration.ctas_per_sm}: "
-            "estimated to share the same throughput"
+            "estimated from how they share an SM there"
         )
     return tuple(notes)

@@ -16,13 +16,14 @@ from numpy.typing import NDArray
 
 from wavescope.clock_domains import ClockDomains, domains_of_spans
 from wavescope.coarse_timer import launch_spans
+from wavescope.neighbours import older_neighbours, shares_of, timeline_of
 from wavescope.permutation import PERMUTATIONS, Effect, centred, effect_of, holm, shuffles
-from wavescope.seniority import older_neighbours
 from wavescope.states import dense_index, launch_of, spans_of
 from wavescope.trace import IntColumn, Kind, Launch, Spans, Trace
 from wavescope.units import Units, units_of
 
 SIGNIFICANT = 0.05
+WORTH_NAMING = 0.01  # share of the variance beyond what chance gives
 MIN_UNITS = 20  # below it shuffles say nothing
 MAX_UNITS = 20_000  # of more, a random choice of so many is tested
 REUSE_CLASSES = 6
@@ -53,8 +54,9 @@ class Factor:
 
     @property
     def explains(self) -> bool:
-        """True where the factor may be named."""
-        return self.adjusted_p <= SIGNIFICANT
+        """True where the factor may be named: no chance, and a share worth a word."""
+        beyond = self.effect.eta_squared - self.effect.by_chance
+        return self.adjusted_p <= SIGNIFICANT and beyond >= WORTH_NAMING
 
 
 @dataclass(frozen=True)
@@ -153,15 +155,21 @@ def _factors(
     """The factors that this launch can be asked for, and why not the others.
 
     What is known to matter is held fixed while the others are shuffled: the wave, and
-    where CTAs share an SM, who came first.
+    where CTAs share an SM, how many they were and who came first.
     """
     nothing = np.zeros(len(units), np.int64)
     wave = _Asked("wave", "nothing", _rank_wave(units, launch), nothing, lambda index: f"wave {index + 1}")
-    older = older_neighbours(ctas, units)
     held, candidates = _Held("waves", wave.groups), [wave]
-    if older.any():
-        candidates.append(_Asked("older neighbours", "waves", older, wave.groups, lambda index: f"{index} older"))
-        held = _Held("waves and older neighbours", wave.groups * (int(older.max()) + 1) + older)
+    shares = shares_of(timeline_of(ctas), units)
+    if shares.shape[1] > 2:  # two CTAs or more at once on an SM
+        beside = np.rint(shares @ np.arange(shares.shape[1])).astype(np.int64)  # mean number over the unit's time
+        older = older_neighbours(ctas, units)
+        waves_and_beside = wave.groups * (int(beside.max()) + 1) + beside
+        candidates.append(_Asked("CTAs on the SM", "waves", beside, wave.groups, lambda index: f"{index} on its SM"))
+        candidates.append(
+            _Asked("older neighbours", "waves and CTAs", older, waves_and_beside, lambda index: f"{index} older")
+        )
+        held = _Held("waves and neighbours", waves_and_beside * (int(older.max()) + 1) + older)
     left_out: dict[str, str] = {}
     candidates += [*_of_place(units, domains, held, left_out), *_of_tile(units, held, left_out)]
     asked = []
@@ -263,7 +271,7 @@ def reuse_classes(distance: IntColumn) -> tuple[IntColumn, list[str]]:
             names.append("none")
         else:
             low, high = int(mine.min()), int(mine.max())
-            names.append(f"{low} units" if low == high else f"{low} to {high} units")
+            names.append(f"distance {low}" if low == high else f"distance {low} to {high}")
     return classes.astype(np.int64), names
 
 

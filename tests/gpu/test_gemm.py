@@ -1,6 +1,7 @@
 """The kernels on the device: right results for any shape, records that match the schedule, faults caught."""
 
 import random
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
 
@@ -12,13 +13,13 @@ from wavescope.device import Device
 from wavescope.errors import DeviceError, IntegrityError, LaunchError
 from wavescope.integrity import check
 from wavescope.kernels import GEMM_MMA, GEMM_SIMT, Kernel
-from wavescope.launch import download, launch, load, open_stream, timed_ns, wait
+from wavescope.launch import allocate, download, fill_bytes, launch, load, open_stream, timed_ns, wait
 from wavescope.measure import measure, timer_step_ns, verify_integers, verify_one
 from wavescope.nvrtc import architecture, compile_kernel, kernel_directory
 from wavescope.operands import fill_set
 from wavescope.prepare import Prepared, graph_of, prepare
-from wavescope.problem import Problem, Tile
-from wavescope.schedule import SCHEDULES, Raster
+from wavescope.problem import LAYOUTS, Problem, Tile
+from wavescope.schedule import SCHEDULES, Raster, decompose
 from wavescope.trace import RECORD_DTYPE, Launch, Trace, spans_of_records
 
 SHAPE_SEED = 20261129
@@ -55,6 +56,28 @@ def trace_of(prepared: Prepared, device: Device, step_ns: int) -> Trace:
     return Trace("test", device, step_ns, (launch_facts,), spans)
 
 
+@pytest.fixture(scope="module")
+def compiled(device: Device) -> None:
+    """Every variant that the random shapes draw from, compiled at once on all cores."""
+    arch = architecture(device.compute_capability)
+    jobs = [
+        (
+            kernel_directory() / f"{kernel.name}.cu",
+            kernels.defines(problem, kernels.facts(problem, code.tile, device), schedule, probe),
+        )
+        for kernel in kernels.KERNELS
+        for code in kernel.codes
+        for dtype in kernel.dtypes
+        for layout in LAYOUTS
+        for problem in (Problem(64, 64, 64, dtype, layout),)
+        for schedule in SCHEDULES
+        for probe in (False, True)
+    ]
+    with ThreadPoolExecutor() as pool:
+        list(pool.map(lambda job: compile_kernel(job[0], job[1], arch), jobs))
+
+
+@pytest.mark.usefixtures("compiled")
 @pytest.mark.parametrize("schedule", SCHEDULES)
 def test_random_shapes_are_right(device: Device, schedule: str) -> None:
     draw = random.Random(SHAPE_SEED)
@@ -138,9 +161,6 @@ def test_schedule_twin_under_nvrtc(device: Device, tmp_path: Path) -> None:
         for name in SCHEDULES:
             for raster in RASTERS:
                 tile = Tile(64, 32, 16)
-                from wavescope.launch import allocate, fill_bytes
-                from wavescope.schedule import decompose
-
                 schedule = decompose(name, problem, tile, 50, Raster(raster))
                 rows = allocate(24 * schedule.num_units)
                 fill_bytes(rows, 0xFF, stream)

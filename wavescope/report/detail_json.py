@@ -105,7 +105,7 @@ DETAIL_KEYS: dict[str, str] = {
     "spread.measured[].factors[].by_chance": "mean of that share over the shuffles",
     "spread.measured[].factors[].p_value": "share of the shuffles that reach it",
     "spread.measured[].factors[].adjusted_p": "the same after Holm, over all factors and measures",
-    "spread.measured[].factors[].explains": "true: may be named, adjusted_p is 0.05 or less",
+    "spread.measured[].factors[].explains": "true: adjusted_p is 0.05 or less, and the share 0.01 beyond chance",
     "spread.measured[].factors[].slowest": "level with the longest units, null where levels are too small",
     "spread.measured[].factors[].fastest": "level with the shortest",
     "spread.measured[].factors[].difference": "distance of the two, relative to the mean",

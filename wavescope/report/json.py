@@ -86,6 +86,7 @@ KEYS: dict[str, str] = {
     "launch.notes[]": "remarks, for example why the run was simulated",
     "launch.timing": "repeated event times, null where there are none",
     "launch.timing.regime": "timing protocol",
+    "launch.timing.clock_limits": "why the clock was below its maximum meanwhile, null where NVML does not answer",
     **_keys("launch.timing.plain_ns", "event time without the probe", _ESTIMATE),
     **_keys("launch.timing.probed_ns", "event time with the probe", _ESTIMATE),
     **_keys("launch.timing.perturbation", "paired ratio probed / plain", _ESTIMATE),

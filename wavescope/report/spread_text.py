@@ -21,8 +21,8 @@ def section(page: Page, found: Spread, sentences: Sequence[str], source: str) ->
     if found.measured:
         lines += _factors(page, found)
         note = (
-            f"Share of the variance, with what stands under 'fixed' held; (chance) = mean of {found.permutations} "
-            "shuffles; p after Holm over all of them."
+            "Shares of the variance; but for wave, of what is left within waves and among units with the same "
+            f"neighbours on their SM. (chance): mean of {found.permutations} shuffles. p: after Holm over all of them."
         )
         lines += paragraph(page, note, "dim")
     for name, why in found.left_out.items():
@@ -52,13 +52,15 @@ def _factors(page: Page, found: Spread) -> list[Text]:
     any_of = {name: next(factors[name] for factors in by_name if name in factors) for name in names}
     columns = [
         Column("factor", names),
-        Column("fixed", [any_of[name].within for name in names], drop=1),
-        Column("levels", [str(any_of[name].levels) for name in names], drop=2),
+        Column("fixed", [any_of[name].within for name in names], drop=5),
+        Column("levels", [str(any_of[name].levels) for name in names], drop=4),
     ]
     for measured, factors in zip(found.measured, by_name, strict=True):
         title = _TITLES[measured.measure]
-        columns.append(Column(f"of {title} (chance)", [_share(factors.get(name)) for name in names]))
-        columns.append(Column("p", [f"{factors[name].adjusted_p:.3f}" if name in factors else "-" for name in names]))
+        drop = 0 if measured is found.measured[0] else 3  # a narrow page has room for one measure
+        columns.append(Column(f"of {title} (chance)", [_share(factors.get(name)) for name in names], drop))
+        p_values = [f"{factors[name].adjusted_p:.3f}" if name in factors else "-" for name in names]
+        columns.append(Column("p", p_values, drop))
     return table(page, columns)
 
 
