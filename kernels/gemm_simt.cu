@@ -12,10 +12,14 @@ using namespace wavescope;
 constexpr int WARP_M = TILE_M / WARPS_M, WARP_N = TILE_N / WARPS_N;
 constexpr int THREADS = WARPS_M * WARPS_N * 32;
 constexpr int THREAD_M = WARP_M / 8, THREAD_N = WARP_N / 4;  // a warp is 8 x 4 threads
-// The loop must fit the instruction cache (H200, 2026-11, 4096^3: all 16 steps unrolled take
-// 12 % longer than 8), and leave ptxas free to read ahead.
-constexpr int UNROLL = 8;
 static_assert(THREAD_M % 4 == 0 && THREAD_N % 4 == 0, "shared memory is read 16 bytes at a time");
+
+// volatile: the load stays at the head of the k_iter, and has all of it to arrive.
+__device__ __forceinline__ float4 load_global(const char* from) {
+    float4 v;
+    asm volatile("ld.global.nc.v4.f32 {%0, %1, %2, %3}, [%4];" : "=f"(v.x), "=f"(v.y), "=f"(v.z), "=f"(v.w) : "l"(from));
+    return v;
+}
 
 // One operand's tile in shared memory, [k][SIZE].  K_MAJOR: it is stored so in global
 // memory too; else rows run along k, and are transposed on the way.
@@ -28,7 +32,21 @@ struct Panel {
 
     float at[TILE_K][PITCH];
 
-    // One thread's share of a k_iter, read from global memory; 0 outside the matrix of rows x columns.
+    // One thread's share of a k_iter that lies inside the matrix; `from` is its first chunk.
+    static __device__ __forceinline__ void fetch_whole(float4 (&next)[PASSES], const char* from, int pitch) {
+#pragma unroll
+        for (int p = 0; p < PASSES; ++p)
+            next[p] = load_global(from + static_cast<unsigned long long>(4u * pitch) *
+                                             static_cast<unsigned int>(p * ROWS_PER_PASS));
+    }
+
+    static __device__ __forceinline__ const char* first_chunk(const float* matrix, long long row, long long column,
+                                                              int pitch) {
+        return opaque(reinterpret_cast<const char*>(matrix + (row + threadIdx.x / CHUNKS) * pitch + column +
+                                                    threadIdx.x % CHUNKS * 4));
+    }
+
+    // The same at an edge: 0 outside the matrix of rows x columns.
     static __device__ __forceinline__ void fetch(float4 (&next)[PASSES], const float* matrix, long long first_row,
                                                  int first_column, int rows, int columns, int pitch) {
         const int column = first_column + threadIdx.x % CHUNKS * 4;
@@ -76,13 +94,41 @@ struct InFlight {
     float4 a[PanelA::PASSES], b[PanelB::PASSES];
 };
 
-__device__ __forceinline__ void fetch(InFlight& next, const Operands& o, const Unit& unit, int k_iter) {
-    const int k = k_iter * TILE_K, n = unit.tile_n * TILE_N;
-    PanelA::fetch(next.a, o.a, static_cast<long long>(unit.tile_m) * TILE_M, k, o.m, o.k, o.lda);
-    if constexpr (LAYOUT == 1)
-        PanelB::fetch(next.b, o.b, k, n, o.k, o.n, o.ldb);
-    else
-        PanelB::fetch(next.b, o.b, n, k, o.n, o.k, o.ldb);
+// Where a thread's first chunks lie at the k_iter to fetch next; those before whole_end lie
+// inside A, B and k, and none do at the edge of C.
+struct Cursor {
+    const char *a, *b;
+    int whole_end;
+};
+
+__device__ __forceinline__ Cursor cursor(const Operands& o, const Unit& unit) {
+    const long long m = static_cast<long long>(unit.tile_m) * TILE_M, n = static_cast<long long>(unit.tile_n) * TILE_N;
+    const long long k = static_cast<long long>(unit.k_begin) * TILE_K;
+    const bool inside = m + TILE_M <= o.m && n + TILE_N <= o.n;
+    return Cursor{PanelA::first_chunk(o.a, m, k, o.lda),
+                  LAYOUT == 1 ? PanelB::first_chunk(o.b, k, n, o.ldb) : PanelB::first_chunk(o.b, n, k, o.ldb),
+                  inside ? min(o.k / TILE_K, unit.k_end) : 0};
+}
+
+__device__ __forceinline__ void advance(Cursor& c, const Operands& o) {
+    c.a += 4 * TILE_K;
+    c.b += LAYOUT == 1 ? 4ll * TILE_K * o.ldb : 4 * TILE_K;
+}
+
+template <bool WHOLE>
+__device__ __forceinline__ void fetch(InFlight& next, const Cursor& c, const Operands& o, const Unit& unit,
+                                      int k_iter) {
+    if constexpr (WHOLE) {
+        PanelA::fetch_whole(next.a, c.a, o.lda);
+        PanelB::fetch_whole(next.b, c.b, o.ldb);
+    } else {
+        const int k = k_iter * TILE_K, n = unit.tile_n * TILE_N;
+        PanelA::fetch(next.a, o.a, static_cast<long long>(unit.tile_m) * TILE_M, k, o.m, o.k, o.lda);
+        if constexpr (LAYOUT == 1)
+            PanelB::fetch(next.b, o.b, k, n, o.k, o.n, o.ldb);
+        else
+            PanelB::fetch(next.b, o.b, n, k, o.n, o.k, o.ldb);
+    }
 }
 
 // The thread's first element in its tile; it has rows r..r+3 and the same 32 further on, and
@@ -100,7 +146,7 @@ __device__ __forceinline__ void load(float (&v)[COUNT], const float* from) {
 }
 
 __device__ __forceinline__ void multiply_stage(float (&acc)[THREAD_M][THREAD_N], const Stage& stage) {
-#pragma unroll UNROLL
+#pragma unroll
     for (int step = 0; step < TILE_K; ++step) {
         float a[THREAD_M], b[THREAD_N];
         load<THREAD_M, 32>(a, &stage.a.at[step][corner_m()]);
@@ -110,6 +156,24 @@ __device__ __forceinline__ void multiply_stage(float (&acc)[THREAD_M][THREAD_N],
 #pragma unroll
             for (int j = 0; j < THREAD_N; ++j) acc[i][j] = fmaf(a[i], b[j], acc[i][j]);
     }
+}
+
+// One k_iter: multiply its stage, and bring in the next.  WHOLE: that one lies inside A, B
+// and k; else it may lie at an edge, or not exist.
+template <bool WHOLE>
+__device__ __forceinline__ void turn(float (&acc)[THREAD_M][THREAD_N], Stage* stages, Cursor& c, const Operands& o,
+                                     const Unit& unit, int k_iter) {
+    const int reading = k_iter % 2;
+    const bool more = WHOLE || k_iter + 1 < unit.k_end;
+    InFlight next;
+    if (more) fetch<WHOLE>(next, c, o, unit, k_iter + 1);
+    advance(c, o);
+    multiply_stage(acc, stages[reading]);
+    if (more) {
+        stages[1 - reading].a.put(next.a);
+        stages[1 - reading].b.put(next.b);
+    }
+    __syncthreads();
 }
 
 __device__ __forceinline__ void store_tile(const float (&acc)[THREAD_M][THREAD_N], float* c, int m, int n, int ldc,
@@ -151,22 +215,16 @@ gemm_simt(const float* __restrict__ a, const float* __restrict__ b, float* __res
             for (int i = 0; i < THREAD_M; ++i)
 #pragma unroll
                 for (int j = 0; j < THREAD_N; ++j) acc[i][j] = 0.f;
-            InFlight next;
-            fetch(next, o, unit, unit.k_begin);
-            stages[0].a.put(next.a);
-            stages[0].b.put(next.b);
+            Cursor c = cursor(o, unit);
+            InFlight first;
+            fetch<false>(first, c, o, unit, unit.k_begin);
+            stages[unit.k_begin % 2].a.put(first.a);
+            stages[unit.k_begin % 2].b.put(first.b);
+            advance(c, o);
             __syncthreads();
-            for (int k_iter = unit.k_begin; k_iter < unit.k_end; ++k_iter) {
-                const int reading = (k_iter - unit.k_begin) % 2;
-                const bool more = k_iter + 1 < unit.k_end;
-                if (more) fetch(next, o, unit, k_iter + 1);
-                multiply_stage(acc, stages[reading]);
-                if (more) {
-                    stages[1 - reading].a.put(next.a);
-                    stages[1 - reading].b.put(next.b);
-                }
-                __syncthreads();
-            }
+            int k_iter = unit.k_begin;
+            for (; k_iter + 1 < c.whole_end; ++k_iter) turn<true>(acc, stages, c, o, unit, k_iter);
+            for (; k_iter < unit.k_end; ++k_iter) turn<false>(acc, stages, c, o, unit, k_iter);
         },
         [&](const Unit& unit) { store_tile(acc, c, m, n, ldc, unit); });
 }

@@ -123,5 +123,5 @@ def test_default_tile() -> None:
 
 
 def test_unknown_tile_names_the_known_ones() -> None:
-    with pytest.raises(UsageError, match=r"tile 1x2x3 is not one of gemm_simt's; use one of 128x128x16"):
+    with pytest.raises(UsageError, match=r"tile 1x2x3 is not one of gemm_simt's; use one of 128x128x8"):
         kernels.tile_code(GEMM_SIMT, Tile(1, 2, 3))

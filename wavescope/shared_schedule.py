@@ -15,30 +15,37 @@ _NEVER = float("inf")
 
 @dataclass(slots=True, eq=False)
 class _Work:
-    """A unit's main loop or epilogue, with the cycles it would still take at speed 1."""
+    """What a place works on: its CTA's age, the unit, and cycles left of the unit's part that is under way."""
 
     age: int
     unit: int
-    left: float
-    stores: bool = False
+    left: float = 0.0
 
 
 @dataclass(slots=True)
 class _Sm:
     """What the CTAs of an SM are doing at `now`, in cycles of its clock from T0.
 
-    `waiting` for a prologue, gap or turnaround to pass: a heap of (until, age, unit).
-    `looping` and `storing`: main loops, the oldest CTA's first, and epilogues.  What
-    happens `then` is that `ending` ends, or where that is None, that the first one has
-    waited.
+    `waiting` for a prologue, gap or turnaround to pass: a heap of (until, age, work).
+    `looping` in their main loops, the oldest first; `storing` their tiles.
     """
 
     now: float
-    waiting: list[tuple[float, int, int]] = field(default_factory=list)
+    waiting: list[tuple[float, int, _Work]] = field(default_factory=list)
     looping: list[_Work] = field(default_factory=list)
     storing: list[_Work] = field(default_factory=list)
-    then: float = _NEVER
-    ending: _Work | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class _Parts:
+    """Cycles of each unit's main loop and epilogue, their speeds, and, in cycles of its SM, when main loops ran."""
+
+    mac: list[float]
+    epilogue: list[float]
+    mac_speeds: Speeds
+    epilogue_speeds: tuple[float, ...]
+    mac_begin: list[float]
+    mac_end: list[float]
 
 
 def occupy_shared(
@@ -47,96 +54,101 @@ def occupy_shared(
     start_ns: FloatArray,
     ns_per_cycle: FloatArray,
     following: IntArray | None,
-    main_loop: Speeds,
-    epilogue: tuple[float, ...],
+    mac_speeds: Speeds,
+    epilogue_speeds: tuple[float, ...],
 ) -> Occupied:
     """As list_schedule.occupy, where several places are on one SM.
 
-    Main loops run at main_loop[n][rank], n being those of their SM, and epilogues at
-    epilogue[n], n being main loops and epilogues (sharing.py); what comes before and
-    after takes its cycles whoever else is there.  Places with `following` are as old as
-    their index says; without it each unit is a CTA, younger than all that began before.
+    Main loops run at mac_speeds[n][rank], n being those of their SM, and epilogues at
+    epilogue_speeds[n], n being main loops and epilogues (sharing.py); what comes before
+    and after takes its cycles whoever else is there.  Places with `following` are as old
+    as their index says; without it each unit is a CTA, younger than all that began before.
+
+    Between two ends of units an SM is on its own; only who takes the next unit is decided
+    among all SMs.
     """
     num_units = len(costs.mac)
-    before, mac, store, after = (part.tolist() for part in (costs.before, costs.mac, costs.epilogue, costs.after))
-    place, scale = list(range(num_units)), ns_per_cycle.tolist()
-    begin, mac_begin, mac_end, epilogue_end, end = ([0.0] * num_units for _ in range(5))
-    starts = start_ns.tolist()
-    sms = [_Sm(start / cycle) for start, cycle in zip(starts, scale, strict=True)]
+    nothing = [0.0] * num_units
+    parts = _Parts(
+        costs.mac.tolist(), costs.epilogue.tolist(), mac_speeds, epilogue_speeds, nothing.copy(), nothing.copy()
+    )
+    before, after, scale = costs.before.tolist(), costs.after.tolist(), ns_per_cycle.tolist()
+    place, begin, stored = list(range(num_units)), nothing.copy(), nothing.copy()
+    sms = [_Sm(now) for now in (start_ns / ns_per_cycle).tolist()]
     for unit, sm in enumerate(first_sm.tolist()):
-        begin[unit] = starts[sm]
-        heappush(sms[sm].waiting, (sms[sm].now + before[unit], unit, unit))
-    events = []
-    for sm, here in enumerate(sms):
-        if here.waiting:
-            _foresee(here, main_loop, epilogue)
-            events.append((here.then * scale[sm], sm))
+        here = sms[sm]
+        begin[unit] = here.now
+        heappush(here.waiting, (here.now + before[unit], unit, _Work(unit, unit)))
+    events = [(0.0, sm, _until_stored(here, parts)) for sm, here in enumerate(sms) if here.waiting]
+    events = [(sms[sm].now * scale[sm], sm, work) for _, sm, work in events]
     heapify(events)
     successor = None if following is None else following.tolist()
     taken = len(first_sm)
     while events:
-        now_ns, sm = events[0]
-        here = sms[sm]
-        work = here.ending
-        _advance(here, main_loop, epilogue)
-        if work is None:
-            _, age, unit = heappop(here.waiting)
-            mac_begin[unit] = now_ns
-            _begin_loop(here, _Work(age, unit, mac[unit]))
-        elif not work.stores:
-            mac_end[work.unit] = now_ns
-            here.looping.remove(work)
-            work.left, work.stores = store[work.unit], True
-            here.storing.append(work)
-        else:
-            here.storing.remove(work)
-            unit = work.unit
-            epilogue_end[unit] = now_ns
-            left = here.now + after[unit]
-            end[unit] = left * scale[sm]
-            next_unit = successor[unit] if successor else taken if taken < num_units else -1
-            if next_unit >= 0:
-                taken += 1
-                place[next_unit], begin[next_unit] = place[unit], end[unit]
-                age = work.age if successor else next_unit
-                heappush(here.waiting, (left + before[next_unit], age, next_unit))
-        _foresee(here, main_loop, epilogue)
-        if here.then < _NEVER:
-            heapreplace(events, (here.then * scale[sm], sm))
+        _, sm, work = events[0]
+        here, unit = sms[sm], work.unit
+        stored[unit] = here.now
+        following_unit = successor[unit] if successor else taken if taken < num_units else -1
+        if following_unit >= 0:
+            taken += 1
+            place[following_unit], begin[following_unit] = place[unit], here.now + after[unit]
+            work.unit = following_unit
+            if not successor:
+                work.age = following_unit
+            heappush(here.waiting, (begin[following_unit] + before[following_unit], work.age, work))
+        if here.waiting or here.looping or here.storing:
+            work = _until_stored(here, parts)
+            heapreplace(events, (here.now * scale[sm], sm, work))
         else:
             heappop(events)
-    return Occupied(*map(np.array, (place, begin, mac_begin, mac_end, epilogue_end, end)))
+    of_place = np.array(place)
+    cycle = ns_per_cycle[first_sm[of_place]]
+    end = np.array(stored) + costs.after
+    times = (np.array(begin), np.array(parts.mac_begin), np.array(parts.mac_end), np.array(stored), end)
+    return Occupied(of_place, *(at * cycle for at in times))
 
 
-def _foresee(here: _Sm, main_loop: Speeds, epilogue: tuple[float, ...]) -> None:
-    """Find what happens next."""
-    then = here.waiting[0][0] if here.waiting else _NEVER
-    ending = None
-    for work, speed in zip(here.looping, main_loop[len(here.looping)], strict=True):
-        at = here.now + work.left / speed
-        if at < then:
-            then, ending = at, work
-    speed = epilogue[len(here.looping) + len(here.storing)]
-    for work in here.storing:
-        at = here.now + work.left / speed
-        if at < then:
-            then, ending = at, work
-    here.then, here.ending = then, ending
+def _until_stored(here: _Sm, parts: _Parts) -> _Work:
+    """Let the SM go on until a tile is stored; returns the work that is done with."""
+    waiting, looping, storing, now = here.waiting, here.looping, here.storing, here.now
+    while True:
+        speeds = parts.mac_speeds[len(looping)]
+        soon, ending = waiting[0][0] - now if waiting else _NEVER, None
+        for work, speed in zip(looping, speeds, strict=True):
+            if work.left < soon * speed:
+                soon, ending = work.left / speed, work
+        stores = False
+        if storing:
+            speed = parts.epilogue_speeds[len(looping) + len(storing)]
+            work = min(storing, key=_left)
+            if stores := work.left < soon * speed:
+                soon, ending = work.left / speed, work
+            for work in storing:
+                work.left -= soon * speed
+        for work, speed in zip(looping, speeds, strict=True):
+            work.left -= soon * speed
+        now += soon
+        if ending is None:
+            _, _, work = heappop(waiting)
+            parts.mac_begin[work.unit], work.left = now, parts.mac[work.unit]
+            _insert(looping, work)
+        elif stores:
+            storing.remove(ending)
+            here.now = now
+            return ending
+        else:
+            looping.remove(ending)
+            parts.mac_end[ending.unit], ending.left = now, parts.epilogue[ending.unit]
+            storing.append(ending)
 
 
-def _advance(here: _Sm, main_loop: Speeds, epilogue: tuple[float, ...]) -> None:
-    """Let the time pass until that happens."""
-    passed, here.now = here.then - here.now, here.then
-    for work, speed in zip(here.looping, main_loop[len(here.looping)], strict=True):
-        work.left -= passed * speed
-    speed = epilogue[len(here.looping) + len(here.storing)]
-    for work in here.storing:
-        work.left -= passed * speed
+def _left(work: _Work) -> float:
+    return work.left
 
 
-def _begin_loop(here: _Sm, work: _Work) -> None:
-    """Let the main loop begin, in its place by age."""
-    at = len(here.looping)
-    while at and here.looping[at - 1].age > work.age:
+def _insert(looping: list[_Work], work: _Work) -> None:
+    """Put the work where its age belongs."""
+    at = len(looping)
+    while at and looping[at - 1].age > work.age:
         at -= 1
-    here.looping.insert(at, work)
+    looping.insert(at, work)

@@ -102,10 +102,6 @@ FAULTS = {
         "Unit shifted = unit; if (unit.index == 1) shifted.tile_n = 0; store_tile(acc, c, m, n, ldc, shifted)",
     ),
 }
-SIMT_FAULTS = {
-    "a dropped k_iter": ("k_iter < unit.k_end; ++k_iter", "k_iter < unit.k_end - (unit.index == 1); ++k_iter"),
-    "a wrong tile": FAULTS["a wrong tile"],
-}
 
 
 @pytest.mark.parametrize("fault", list(FAULTS))
@@ -119,7 +115,7 @@ def test_planted_faults_are_caught(device: Device, dtype: str, layout: str, faul
     stream = open_stream(0, fault)
     verify_integers(prepared, 5, stream)  # right before the fault is planted
 
-    good, bad = (SIMT_FAULTS if dtype == "fp32" else FAULTS)[fault]
+    good, bad = FAULTS[fault]
     source = (kernel_directory() / f"{kernel.name}.cu").read_text()
     assert source.count(good) == 1
     (tmp_path / f"{kernel.name}.cu").write_text(source.replace(good, bad))
