@@ -9,9 +9,9 @@ from tests.synthetic import DEVICE, Span, spans_from, trace_from
 from wavescope.analyze import analyze
 from wavescope.device import Device, list_devices
 from wavescope.problem import Problem, Tile
+from wavescope.rates import flop_per_clock, rates
 from wavescope.stats import Estimate
 from wavescope.trace import Kind, Timing, Trace
-from wavescope.waterfall import flop_per_clock, rates
 from wavescope.wave_report import STATES, Waterfall, WaveReport
 
 # Two tiles of 64 x 64 x 64 on two SMs, 120 useful rows of 128; one SM clocks at half a cycle a ns.

@@ -17,7 +17,7 @@ from typing import Any
 from wavescope.device import Device, known_device
 from wavescope.errors import UsageError
 from wavescope.problem import DTYPE_BYTES, Dtype, Tile
-from wavescope.waterfall import flop_per_clock
+from wavescope.rates import flop_per_clock
 
 SIGNIFICANT_DIGITS = 5
 

@@ -113,19 +113,21 @@ def _until_stored(here: _Sm, parts: _Parts) -> _Work:
     waiting, looping, storing, now = here.waiting, here.looping, here.storing, here.now
     while True:
         speeds = parts.mac_speeds[len(looping)]
-        soon, ending = waiting[0][0] - now if waiting else _NEVER, None
-        for work, speed in zip(looping, speeds, strict=True):
-            if work.left < soon * speed:
-                soon, ending = work.left / speed, work
-        stores = False
+        soon, ending, stores = waiting[0][0] - now if waiting else _NEVER, None, False
+        for work, speed in zip(looping, speeds, strict=False):
+            needs = work.left / speed
+            if needs < soon:
+                soon, ending = needs, work
         if storing:
             speed = parts.epilogue_speeds[len(looping) + len(storing)]
-            work = min(storing, key=_left)
-            if stores := work.left < soon * speed:
-                soon, ending = work.left / speed, work
             for work in storing:
-                work.left -= soon * speed
-        for work, speed in zip(looping, speeds, strict=True):
+                needs = work.left / speed
+                if needs < soon:
+                    soon, ending, stores = needs, work, True
+            passed = soon * speed
+            for work in storing:
+                work.left -= passed
+        for work, speed in zip(looping, speeds, strict=False):
             work.left -= soon * speed
         now += soon
         if ending is None:
@@ -140,10 +142,6 @@ def _until_stored(here: _Sm, parts: _Parts) -> _Work:
             looping.remove(ending)
             parts.mac_end[ending.unit], ending.left = now, parts.epilogue[ending.unit]
             storing.append(ending)
-
-
-def _left(work: _Work) -> float:
-    return work.left
 
 
 def _insert(looping: list[_Work], work: _Work) -> None:

@@ -49,8 +49,7 @@ def simulate(
 ) -> Trace:
     """The trace of `schedule` on a virtual `device`, the same for the same seed.
 
-    The first CTAs go to the SMs in the order of `first_wave_order`, one each, then a
-    second one each, and so on.  After that the hardware's dispatch and a queue hand the
+    The first CTAs go to the SMs in the order of `first_wave_order`.  After that the hardware's dispatch and a queue hand the
     next unit to the place that is free first (on a tie to the SM with the smaller id);
     static CTAs take their own.  A unit costs what `calibration` says (by default the
     table's, see calibration.lookup), times seeded noise.  CTAs that share an SM share
@@ -68,13 +67,14 @@ def simulate(
         )
     random = np.random.default_rng(seed)
     resident = min(schedule.num_ctas, places)
-    order = first_wave_order(device)
-    first_sm = order[np.arange(resident) % device.sms]
+    order = first_wave_order(device, ctas_per_sm)
+    first_sm = order[:resident]
     spread = np.clip(random.standard_normal(device.sms), -3, 3) * calibration.clock_spread
     ns_per_cycle = 1e3 / (calibration.clock_mhz * (1 + spread))
     costs = _costs(schedule, calibration, resident, places, device.sms, random)
     start_ns = np.empty(device.sms)
-    start_ns[order] = np.linspace(0, calibration.ramp_ns, device.sms)
+    _, first = np.unique(order, return_index=True)
+    start_ns[order[np.sort(first)]] = np.linspace(0, calibration.ramp_ns, device.sms)
     following = _following(schedule, resident) if schedule.dispatch == "static" else None
     full = calibration.ctas_per_sm
     main_loop = main_loop_speeds(ctas_per_sm, full, calibration.sharing, calibration.seniority)
@@ -108,20 +108,28 @@ def simulate(
 
 
 @functools.cache
-def _recorded_orders() -> dict[str, tuple[int, ...]]:
+def _recorded_orders() -> dict[tuple[str, int], tuple[int, ...]]:
     table = files("wavescope").joinpath("data/dispatch.csv").read_text(encoding="utf-8")
-    return {row["device"]: tuple(map(int, row["sms"].split())) for row in csv.DictReader(table.splitlines())}
+    rows = csv.DictReader(table.splitlines())
+    return {(row["device"], int(row["ctas_per_sm"])): tuple(map(int, row["sms"].split())) for row in rows}
 
 
-def first_wave_order(device: Device) -> IntColumn:
-    """SM ids in the order in which the hardware gives out the first CTAs.
+def first_wave_order(device: Device, ctas_per_sm: int = 1) -> IntColumn:
+    """The SM id of each place, in the order in which the hardware gives out the first CTAs.
 
-    As recorded once (data/dispatch.csv); 0, 1, 2, ... for a device that is not there, or
-    of which only a part is visible.  The order is not guaranteed and changes between
-    launches; it decides where a CTA runs, not how long the launch takes.
+    As recorded once (data/dispatch.csv).  With several CTAs an SM it is not one round
+    over the SMs after the other: eight of the H200's SMs have all of theirs before the
+    others do, and so get most units of a persistent launch.  Without a recording the
+    order of one CTA an SM is repeated; SMs go 0, 1, 2, ... for a device that is not
+    there, or of which only a part is visible.  The order is not guaranteed and changes
+    between launches.
     """
-    recorded = _recorded_orders().get(device.name, ())
-    return np.array(recorded if len(recorded) == device.sms else range(device.sms), np.int64)
+    recorded = _recorded_orders()
+    for number in (ctas_per_sm, 1):
+        order = recorded.get((device.name, number), ())
+        if len(order) == device.sms * number:
+            return np.array(order * (ctas_per_sm // number), np.int64)
+    return np.array(tuple(range(device.sms)) * ctas_per_sm, np.int64)
 
 
 def _following(schedule: Schedule, resident: int) -> IntColumn:

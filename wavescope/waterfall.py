@@ -7,16 +7,13 @@ another order would share them out otherwise, with the same product.
 
 from __future__ import annotations
 
-import csv
-import functools
 import math
-from dataclasses import dataclass
-from importlib.resources import files
 
 import numpy as np
 
 from wavescope.device import Device
-from wavescope.problem import Dtype, Problem, Tile
+from wavescope.problem import Problem, Tile
+from wavescope.rates import flop_per_clock
 from wavescope.states import NUM_STATES, SmStates
 from wavescope.stats import Estimate
 from wavescope.trace import Kind, Launch, Timing
@@ -32,42 +29,6 @@ _MEANINGS = {
     "tail": "SM time not spent after an SM's last CTA",
     "unfilled": "SMs that got a CTA at all",
 }
-
-
-@dataclass(frozen=True)
-class Rate:
-    """Dense floating-point operations per clock and SM with fp32 accumulation, and where that is from."""
-
-    compute_capability: str
-    product: str
-    dtype: str
-    flop: int
-    source: str
-
-
-@functools.cache
-def rates() -> tuple[Rate, ...]:
-    """The rows of flop_per_clock.csv; flop 0 says that the product lacks the unit."""
-    table = files("wavescope").joinpath("data/flop_per_clock.csv").read_text(encoding="utf-8")
-    return tuple(
-        Rate(row["compute_capability"], row["product"], row["dtype"], int(row["flop_per_clock_sm"]), row["source"])
-        for row in csv.DictReader(table.splitlines())
-    )
-
-
-def flop_per_clock(device: Device, dtype: Dtype) -> Rate | None:
-    """The rate of a device's SM for a dtype: the row with the longest product name its name holds.
-
-    None where no rate is known; tensor cores for bf16 and fp16, FP32 lanes for fp32.
-    """
-    capability = ".".join(str(part) for part in device.compute_capability)
-    fitting = [
-        rate
-        for rate in rates()
-        if (rate.compute_capability, rate.dtype) == (capability, dtype) and rate.product in device.name
-    ]
-    best = max(fitting, key=lambda rate: len(rate.product), default=None)
-    return best if best is not None and best.flop else None
 
 
 def waterfall(

@@ -14,7 +14,7 @@ import numpy as np
 from wavescope.cuda_device import query
 from wavescope.launch import allocate, download, launch, load, open_stream, wait
 from wavescope.nvrtc import architecture, compile_kernel
-from wavescope.waterfall import flop_per_clock
+from wavescope.rates import flop_per_clock
 
 ITERATIONS = 4000
 

@@ -1,0 +1,29 @@
+"""Twelve small launches, plain and probed, for compute-sanitizer to watch; exit status 0 when all are right."""
+
+import itertools
+
+from wavescope.cuda_device import query
+from wavescope.kernels import facts, kernel_for
+from wavescope.launch import open_stream
+from wavescope.measure import verify_integers
+from wavescope.prepare import prepare
+from wavescope.problem import Problem
+from wavescope.schedule import SCHEDULES, Raster
+
+SHAPES = ((1, 1, 1), (65, 67, 33), (129, 250, 71), (200, 130, 128))
+
+
+def main() -> None:
+    device = query(0)
+    dtypes = itertools.cycle((("bf16", "tn"), ("fp32", "nn"), ("fp16", "nn"), ("fp32", "tn"), ("bf16", "nn")))
+    for (m, n, k), schedule in itertools.product(SHAPES, SCHEDULES):
+        dtype, layout = next(dtypes)
+        problem = Problem(m, n, k, dtype, layout)  # type: ignore[arg-type]
+        tile = kernel_for(problem, device).codes[0].tile
+        prepared = prepare(problem, tile, schedule, Raster("grouped3"), device, 0, facts(problem, tile, device))
+        verify_integers(prepared, 7, open_stream(0, str(problem)))
+    print("12 launches are right")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,27 @@
+"""compute-sanitizer finds nothing in twelve small launches."""
+
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from wavescope.device import Device
+
+SANITIZER = shutil.which("compute-sanitizer") or shutil.which("compute-sanitizer", path="/usr/local/cuda/bin")
+
+
+@pytest.mark.parametrize("tool", ["memcheck", "racecheck", "initcheck"])
+def test_nothing_is_found(device: Device, tool: str) -> None:
+    if SANITIZER is None:
+        pytest.skip("compute-sanitizer is not installed")
+    root = Path(__file__).parents[2]
+    result = subprocess.run(
+        [SANITIZER, "--tool", tool, "--error-exitcode", "9", sys.executable, "tests/gpu/small_launches.py"],
+        capture_output=True, text=True, check=False, cwd=root, env=os.environ | {"PYTHONPATH": str(root)},
+    )  # fmt: skip
+    assert result.returncode == 0, result.stdout[-3000:] + result.stderr[-1000:]
+    assert "12 launches are right" in result.stdout
+    assert "ERROR SUMMARY: 0 errors" in result.stdout or "RACECHECK SUMMARY: 0 hazards" in result.stdout
