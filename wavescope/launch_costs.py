@@ -63,17 +63,17 @@ def idle_share(one: RecordedLaunch) -> FloatArray:
     return np.maximum(0.0, 1 - np.bincount(one.wave)[one.wave] / one.device.sms)
 
 
-def crowd(one: RecordedLaunch) -> FloatArray:
-    """Shares of each unit's time with 1, 2, .. C CTAs on its SM, [units, C]."""
+def crowd(one: RecordedLaunch, spans: Spans) -> FloatArray:
+    """Shares of each of the spans' time with 1, 2, .. C CTAs on its SM, [spans, C]."""
     most = one.launch.ctas_per_sm
-    shares = np.zeros((len(one.units), most))
-    for sm in np.unique(one.units.sm):
-        here, mine = one.ctas.sm == sm, np.flatnonzero(one.units.sm == sm)
+    shares = np.zeros((len(spans), most))
+    for sm in np.unique(spans.sm):
+        here, mine = one.ctas.sm == sm, np.flatnonzero(spans.sm == sm)
         begin, end = np.sort(one.ctas.begin_ns[here]), np.sort(one.ctas.end_ns[here])
         times = np.unique(np.concatenate([begin, end]))
         resident = np.searchsorted(begin, times, "right") - np.searchsorted(end, times, "right")
         resident = np.clip(resident, 1, most)[:-1]
-        from_ns, to_ns = one.units.begin_ns[mine], one.units.end_ns[mine]
+        from_ns, to_ns = spans.begin_ns[mine], spans.end_ns[mine]
         for number in range(1, most + 1):
             held = np.append(0, np.cumsum(np.diff(times) * (resident == number)))
             shares[mine, number - 1] = np.interp(to_ns, times, held) - np.interp(from_ns, times, held)
@@ -86,25 +86,24 @@ def clock_spread(one: RecordedLaunch) -> float:
     """Relative standard deviation of the SMs' clocks."""
     _, index = np.unique(one.units.sm, return_inverse=True)
     ns = np.bincount(index, weights=one.units.end_ns - one.units.begin_ns)
-    return _relative_spread(np.bincount(index, weights=one.cycles) / np.maximum(ns, 1))
+    return relative_spread(np.bincount(index, weights=one.cycles) / np.maximum(ns, 1))
 
 
-def noise(one: RecordedLaunch) -> list[float]:
-    """Relative standard deviation of the cycles of equal units, for each rank wave."""
-    _, equal = np.unique(np.stack([one.wave, one.k_iters]), axis=1, return_inverse=True)
-    return [_relative_spread(one.cycles[equal == group].astype(np.float64)) for group in range(int(equal.max()) + 1)]
-
-
-def _relative_spread(values: FloatArray) -> float:
+def relative_spread(values: FloatArray) -> float:
+    """Standard deviation over the median, from the median absolute deviation; 0 for a median of 0."""
     middle = float(np.median(values))
     return _SIGMA_OF_MAD * float(np.median(np.abs(values - middle))) / middle if middle > 0 else 0.0
 
 
-def epilogue_cycles(one: RecordedLaunch) -> IntColumn:
-    """Cycles of each epilogue."""
+def epilogue_cycles(one: RecordedLaunch) -> FloatArray:
+    """Cycles of each epilogue, as if its SM had been full: epilogues divide one throughput."""
     epilogues = one.spans.select(one.spans.kind == Kind.EPILOGUE)
-    cycles: IntColumn = epilogues.end_clock - epilogues.begin_clock
-    return cycles
+    cycles = (epilogues.end_clock - epilogues.begin_clock).astype(np.float64)
+    most = one.launch.ctas_per_sm
+    if most == 1:
+        return cycles
+    company: FloatArray = crowd(one, epilogues) @ np.arange(1, most + 1)
+    return cycles * most / company
 
 
 def prologue_and_exit_cycles(one: RecordedLaunch) -> tuple[IntColumn, IntColumn]:

@@ -49,11 +49,11 @@ def simulate(
 ) -> Trace:
     """The trace of `schedule` on a virtual `device`, the same for the same seed.
 
-    The first CTAs go to the SMs in the order of `first_wave_order`.  After that the hardware's dispatch and a queue hand the
-    next unit to the place that is free first (on a tie to the SM with the smaller id);
-    static CTAs take their own.  A unit costs what `calibration` says (by default the
-    table's, see calibration.lookup), times seeded noise.  CTAs that share an SM share
-    its throughput, the oldest first (sharing.py).
+    The first CTAs go to the SMs in the order of `first_wave_order`.  After that the
+    hardware's dispatch and a queue hand the next unit to the place that is free first (on
+    a tie to the SM with the smaller id); static CTAs take their own.  A unit costs what
+    `calibration` says (by default the table's, see calibration.lookup), times seeded
+    noise.  CTAs that share an SM share its throughput, the oldest first (sharing.py).
 
     Raises: ShapeError for a schedule of more resident CTAs than there are places.
     """
@@ -67,8 +67,8 @@ def simulate(
         )
     random = np.random.default_rng(seed)
     resident = min(schedule.num_ctas, places)
-    order = first_wave_order(device, ctas_per_sm)
-    first_sm = order[:resident]
+    order = first_wave_order(device, ctas_per_sm if resident == places else 1)
+    first_sm = order[np.arange(resident) % len(order)]
     spread = np.clip(random.standard_normal(device.sms), -3, 3) * calibration.clock_spread
     ns_per_cycle = 1e3 / (calibration.clock_mhz * (1 + spread))
     costs = _costs(schedule, calibration, resident, places, device.sms, random)
@@ -115,12 +115,12 @@ def _recorded_orders() -> dict[tuple[str, int], tuple[int, ...]]:
 
 
 def first_wave_order(device: Device, ctas_per_sm: int = 1) -> IntColumn:
-    """The SM id of each place, in the order in which the hardware gives out the first CTAs.
+    """SM ids in the order in which the hardware gives out the first CTAs; from the end it goes on at the start.
 
-    As recorded once (data/dispatch.csv).  With several CTAs an SM it is not one round
-    over the SMs after the other: eight of the H200's SMs have all of theirs before the
-    others do, and so get most units of a persistent launch.  Without a recording the
-    order of one CTA an SM is repeated; SMs go 0, 1, 2, ... for a device that is not
+    As recorded (data/dispatch.csv).  A grid that fills an H200 with several CTAs an SM
+    does not go round the SMs evenly: eight of them have all theirs before the others do,
+    and so do most of a persistent launch's units.  Grids that do not fill the device go
+    round evenly, as with one CTA an SM.  SMs go 0, 1, 2, ... for a device that is not
     there, or of which only a part is visible.  The order is not guaranteed and changes
     between launches.
     """
@@ -128,8 +128,8 @@ def first_wave_order(device: Device, ctas_per_sm: int = 1) -> IntColumn:
     for number in (ctas_per_sm, 1):
         order = recorded.get((device.name, number), ())
         if len(order) == device.sms * number:
-            return np.array(order * (ctas_per_sm // number), np.int64)
-    return np.array(tuple(range(device.sms)) * ctas_per_sm, np.int64)
+            return np.array(order, np.int64)
+    return np.arange(device.sms)
 
 
 def _following(schedule: Schedule, resident: int) -> IntColumn:

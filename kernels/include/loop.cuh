@@ -19,11 +19,6 @@ __device__ __forceinline__ const char* opaque(const char* value) {
 }
 
 #if PROBE
-// What thread 0 of a CTA notes down until a record is whole.
-struct Notes {
-    Stamp cta_begin, begin;
-};
-
 // Asked anew each time, so that the main loop keeps no register for it.
 __device__ __forceinline__ bool is_recorder() {
     unsigned int thread;
@@ -31,22 +26,15 @@ __device__ __forceinline__ bool is_recorder() {
     return thread == 0;
 }
 
-__device__ __forceinline__ void record_unit(Record* records, Kind kind, const Notes& notes, const Stamp& end,
-                                            const Unit& unit) {
-    // CTAs come first, then mac and epilogue of each unit
-    Record* const record = records + gridDim.x + 2ll * opaque(unit.index) + (kind == KIND_EPILOGUE);
-    write_record(record, kind, notes.begin, end, blockIdx.x, unit.index, unit.tile_m, unit.tile_n, unit.k_begin,
-                 unit.k_end);
-}
-
-__device__ __forceinline__ void record_cta(Record* records, const Notes& notes, const Stamp& end) {
-    write_record(records + blockIdx.x, KIND_CTA, notes.cta_begin, end, blockIdx.x, ~0u, ~0u, ~0u, ~0u, ~0u);
+// The unit's first record; likewise computed anew.
+__device__ __forceinline__ Record* record_of(Record* records, const Unit& unit) {
+    return records + 2ll * opaque(unit.index);
 }
 #endif
 
 // grid_of() tells the TileGrid, multiply(unit) leaves the tile in registers, store(unit) writes it out.
 // counter: tickets of SCHEDULE DYNAMIC, 0 at the launch, and left 0.
-// records: one a CTA, then two a unit (mac, epilogue).
+// records: two a unit (mac, epilogue), then one a CTA.
 template <int SCHEDULE_ID, typename Grid, typename Multiply, typename Store>
 __device__ __forceinline__ void run_units(Grid grid_of, int* counter, Record* records, Multiply multiply,
                                           Store store) {
@@ -54,8 +42,7 @@ __device__ __forceinline__ void run_units(Grid grid_of, int* counter, Record* re
     Unit unit;
     int ticket = 0;
 #if PROBE
-    __shared__ Notes notes;
-    if (is_recorder()) notes.cta_begin = notes.begin = stamp();
+    if (is_recorder()) record_begin(records + 2ll * num_units(grid_of()) + blockIdx.x, stamp());
 #endif
     for (int round = 0;; ++round) {
         const TileGrid grid = grid_of();
@@ -70,29 +57,31 @@ __device__ __forceinline__ void run_units(Grid grid_of, int* counter, Record* re
         }
         if (!next_unit(SCHEDULE_ID, grid, blockIdx.x, round, gridDim.x, ticket, &unit)) break;
 #if PROBE
-        if (SCHEDULE_ID != FIXED && is_recorder()) notes.begin = stamp();  // FIXED: the CTA's begin is its unit's
+        if (is_recorder()) record_begin(record_of(records, unit), stamp());
 #endif
         multiply(unit);
 #if PROBE
         if (is_recorder()) {
+            Record* const record = record_of(records, unit);
             const Stamp now = stamp();
-            record_unit(records, KIND_MAC, notes, now, unit);
-            notes.begin = now;
+            record_end(record, KIND_MAC, now, blockIdx.x, unit.index, unit.tile_m, unit.tile_n, unit.k_begin,
+                       unit.k_end);
+            record_begin(record + 1, now);
         }
 #endif
         store(unit);
         // the next unit overwrites shared memory that slower warps still read; the probe waits for the last warp
         if (SCHEDULE_ID != FIXED || PROBE) __syncthreads();
 #if PROBE
-        if (is_recorder()) {
-            const Stamp now = stamp();
-            record_unit(records, KIND_EPILOGUE, notes, now, unit);
-            if (SCHEDULE_ID == FIXED) record_cta(records, notes, now);  // nothing comes after its unit
-        }
+        if (is_recorder())
+            record_end(record_of(records, unit) + 1, KIND_EPILOGUE, stamp(), blockIdx.x, unit.index, unit.tile_m,
+                       unit.tile_n, unit.k_begin, unit.k_end);
 #endif
     }
 #if PROBE
-    if (SCHEDULE_ID != FIXED && is_recorder()) record_cta(records, notes, stamp());
+    if (is_recorder())
+        record_end(records + 2ll * num_units(grid_of()) + blockIdx.x, KIND_CTA, stamp(), blockIdx.x, ~0u, ~0u, ~0u,
+                   ~0u, ~0u);
 #endif
 }
 

@@ -50,11 +50,14 @@ __device__ __forceinline__ unsigned long long pack(unsigned int low, unsigned in
     return static_cast<unsigned long long>(high) << 32 | low;
 }
 
-__device__ __forceinline__ void write_record(Record* record, Kind kind, const Stamp& begin, const Stamp& end,
-                                             unsigned int cta, unsigned int unit, unsigned int tile_m,
-                                             unsigned int tile_n, unsigned int k_begin, unsigned int k_end) {
-    store16(&record->begin_ns, begin.ns, begin.clock);
-    store16(&record->end_ns, end.ns, end.clock);
+__device__ __forceinline__ void record_begin(Record* record, const Stamp& at) {
+    store16(&record->begin_ns, at.ns, at.clock);
+}
+
+__device__ __forceinline__ void record_end(Record* record, Kind kind, const Stamp& at, unsigned int cta,
+                                           unsigned int unit, unsigned int tile_m, unsigned int tile_n,
+                                           unsigned int k_begin, unsigned int k_end) {
+    store16(&record->end_ns, at.ns, at.clock);
     store16(&record->cta, pack(cta, unit), pack(tile_m, tile_n));
     store16(&record->k_begin, pack(k_begin, k_end), pack(sm_id() | static_cast<unsigned int>(kind) << 16, 0));
 }
