@@ -4,21 +4,42 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from itertools import product
 
 import numpy as np
 
 from wavescope.launch_costs import RecordedLaunch
-from wavescope.least_squares import FloatArray, bounded, derivatives, separable
+from wavescope.least_squares import FloatArray, bounded, separable
 from wavescope.list_schedule import IntArray, UnitCosts
 from wavescope.shared_schedule import occupy_shared
 from wavescope.sharing import epilogue_speeds, main_loop_speeds
 from wavescope.sm_profiles import SmProfile, sm_profiles
 
-# Bounds; where the descent begins; what it is when the launches do not show it.
-_HIGHEST_SENIORITY = 0.99
-_START = {"sharing": 0.8, "seniority": 0.25, "fixed_cycles": 0.5, "cold_cycles": 0.5}  # cycles: of those of a k_iter
-_UNSEEN = {"sharing": 1.0, "seniority": 0.0, "fixed_cycles": 0.0, "cold_cycles": 0.0}
-_MOST_CYCLES = 50  # k_iters' worth of fixed or cold cycles
+
+@dataclass(frozen=True)
+class _Parameter:
+    """What is fitted: its bounds, where descents may begin, and what it is where the launches do not show it.
+
+    `cycles` are counted in those that a k_iter takes on a full SM, so that all parameters
+    are about as large as 1.
+    """
+
+    name: str
+    starts: tuple[float, ...]
+    low: float
+    high: float
+    unseen: float
+    cycles: bool = False
+
+
+# In the order in which effects that look alike are put down to them.
+_PARAMETERS = (
+    _Parameter("cycles_per_k_iter", (0.9, 1.0, 1.1), 0.1, 10.0, 1.0, cycles=True),
+    _Parameter("sharing", (0.3, 0.6, 0.9), 0.0, 1.0, 1.0),
+    _Parameter("seniority", (0.1, 0.2, 0.4, 0.6), 0.0, 0.99, 0.0),
+    _Parameter("fixed_cycles", (0.5,), 0.0, 50.0, 0.0, cycles=True),
+    _Parameter("cold_cycles", (0.5,), 0.0, 50.0, 0.0, cycles=True),
+)
 
 
 @dataclass(frozen=True)
@@ -51,36 +72,25 @@ def fit_shared(
     """
     cases = [case for one in recorded for case in _cases(one, latencies)]
     per_k_iter = _full_speed(cases)
-    names = ["cycles_per_k_iter", *_START]
-    start = np.array([per_k_iter, *(_START[name] * (per_k_iter if "cycles" in name else 1) for name in _START)])
-    scale = np.array([per_k_iter, 1, 1, per_k_iter, per_k_iter])
-    low = np.array([per_k_iter / 10, 0, 0, 0, 0])
-    high = np.array([per_k_iter * 10, 1, _HIGHEST_SENIORITY, _MOST_CYCLES * per_k_iter, _MOST_CYCLES * per_k_iter])
-    unseen = np.array([per_k_iter, *_UNSEEN.values()])
+    units = [per_k_iter if one.cycles else 1.0 for one in _PARAMETERS]
+
+    def costs(values: FloatArray) -> dict[str, float]:
+        return {one.name: float(value) * unit for one, value, unit in zip(_PARAMETERS, values, units, strict=True)}
 
     def residuals(values: FloatArray) -> FloatArray:
-        return np.concatenate([_residuals(case, dict(zip(names, values, strict=True)), ctas_per_sm) for case in cases])
+        return np.concatenate([_residuals(case, costs(values), ctas_per_sm) for case in cases])
 
-    def fitted(seen: Sequence[int]) -> FloatArray:
-        def whole(values: FloatArray) -> FloatArray:
-            return np.array([values[seen.index(at)] if at in seen else unseen[at] for at in range(len(names))])
-
-        chosen = list(seen)
-        return whole(
-            bounded(lambda values: residuals(whole(values)), start[chosen], scale[chosen], low[chosen], high[chosen])
-        )
-
-    def told_apart(values: FloatArray) -> list[int]:
-        return separable(list(derivatives(residuals, values, scale, high).T))
-
-    seen = told_apart(start)
-    found = fitted(seen)
+    low, high, unseen = np.array([(one.low, one.high, one.unseen) for one in _PARAMETERS]).T
+    starts = [np.array(start) for start in product(*(one.starts for one in _PARAMETERS))]
+    # time passes in steps, so that descents end in the next hollow: begin in the lowest one
+    start = min(starts, key=lambda values: float(np.linalg.norm(residuals(values))))
+    seen = separable(residuals, start, high)
+    found = bounded(residuals, np.where(seen, start, unseen), low, high, seen)
     # where all CTAs of an SM end together, say, nobody is ever alone
-    still_seen = [at for at in told_apart(found) if at in seen]
-    if still_seen != seen:
-        found = fitted(still_seen)
-    missing = [name for at, name in enumerate(names) if at not in still_seen]
-    return dict(zip(names, map(float, found), strict=True)), missing
+    still_seen = seen & separable(residuals, found, high)
+    if not still_seen[seen].all():
+        found = bounded(residuals, np.where(still_seen, start, unseen), low, high, still_seen)
+    return costs(found), [one.name for one, shown in zip(_PARAMETERS, still_seen, strict=True) if not shown]
 
 
 def _full_speed(cases: Sequence[_Case]) -> float:

@@ -51,21 +51,28 @@ def _header(page: Page, report: WaveReport) -> list[Text]:
         ("clock", _clock_line(report)),
         ("timer", _timer_line(page, report)),
     ]
-    rows += [("verified", "; ".join(_check(name, found) for name, found in launch.verified.items()))]
+    rows += [("verified", _verified_line(launch.verified))]
     rows += [("note", note) for note in (sm_count_note(device), *notes) if note]
     for label, text in rows:
         result += labelled(page, label, text) if text else []
     return result
 
 
-def _check(name: str, found: Any) -> str:
-    """One check of the result: its name, and what it found in words."""
-    if isinstance(found, dict):
-        parts = {key.replace("_", " "): value for key, value in found.items() if key != "values"}
-        found = ", ".join(
-            f"{key} {value:g}" if isinstance(value, float) else f"{key} {value}" for key, value in parts.items()
-        )
-    return f"{name.replace('_', ' ')}: {found}"
+def _verified_line(verified: dict[str, Any]) -> str:
+    """The checks of the result in words, those that found the same thing together."""
+    found: dict[str, list[str]] = {}
+    for name, verdict in verified.items():
+        kernel, _, values = name.partition("_")
+        found.setdefault(f"{_verdict(verdict)} on {values.replace('_', ' ') or 'operands'}", []).append(kernel)
+    return "; ".join(f"{text} ({' and '.join(kernels)})" for text, kernels in found.items())
+
+
+def _verdict(verdict: Any) -> str:
+    if not isinstance(verdict, dict) or "tolerance" not in verdict:
+        return str(verdict)
+    if verdict["tolerance"] == "exact":
+        return "exact"
+    return f"within {verdict['tolerance']}, largest error {verdict.get('worst_error', 0):.3g},"
 
 
 def _kernel_line(report: WaveReport) -> str:
