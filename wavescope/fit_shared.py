@@ -40,6 +40,8 @@ _PARAMETERS = (
     _Parameter("fixed_cycles", (0.5,), 0.0, 50.0, 0.0, cycles=True),
     _Parameter("cold_cycles", (0.5,), 0.0, 50.0, 0.0, cycles=True),
 )
+_AS_GOOD = 1.01
+_SENIORITY = [one.name for one in _PARAMETERS].index("seniority")
 
 
 @dataclass(frozen=True)
@@ -81,16 +83,23 @@ def fit_shared(
         return np.concatenate([_residuals(case, costs(values), ctas_per_sm) for case in cases])
 
     low, high, unseen = np.array([(one.low, one.high, one.unseen) for one in _PARAMETERS]).T
-    starts = [np.array(start) for start in product(*(one.starts for one in _PARAMETERS))]
-    # time passes in steps, so that descents end in the next hollow: begin in the lowest one
-    start = min(starts, key=lambda values: float(np.linalg.norm(residuals(values))))
-    seen = separable(residuals, start, high)
-    found = bounded(residuals, np.where(seen, start, unseen), low, high, seen)
-    # where all CTAs of an SM end together, say, nobody is ever alone
+
+    def misfit(values: FloatArray) -> float:
+        return float(np.linalg.norm(residuals(values)))
+
+    # a descent ends in the next hollow, and there are several: begin one for each seniority
+    grid = [np.array(start) for start in product(*(one.starts for one in _PARAMETERS))]
+    starts = [
+        min((one for one in grid if one[_SENIORITY] == value), key=misfit) for value in _PARAMETERS[_SENIORITY].starts
+    ]
+    seen = np.any([separable(residuals, start, high) for start in starts], axis=0)
+    found = min((bounded(residuals, np.where(seen, start, unseen), low, high, seen) for start in starts), key=misfit)
+    # where all CTAs of an SM end together, say, nobody is ever alone: what then changes nothing was not seen
     still_seen = seen & separable(residuals, found, high)
-    if not still_seen[seen].all():
-        found = bounded(residuals, np.where(still_seen, start, unseen), low, high, still_seen)
-    return costs(found), [one.name for one, shown in zip(_PARAMETERS, still_seen, strict=True) if not shown]
+    without = bounded(residuals, np.where(still_seen, found, unseen), low, high, still_seen)
+    if misfit(without) <= _AS_GOOD * misfit(found):
+        seen, found = still_seen, without
+    return costs(found), [one.name for one, shown in zip(_PARAMETERS, seen, strict=True) if not shown]
 
 
 def _full_speed(cases: Sequence[_Case]) -> float:
