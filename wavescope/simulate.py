@@ -8,10 +8,7 @@ is estimated.
 
 from __future__ import annotations
 
-import csv
-import functools
 from dataclasses import dataclass, replace
-from importlib.resources import files
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,6 +17,7 @@ from wavescope import __version__
 from wavescope.calibration import Calibration, lookup
 from wavescope.device import Device
 from wavescope.errors import ShapeError
+from wavescope.first_wave import first_wave_order
 from wavescope.list_schedule import Occupied, UnitCosts, occupy
 from wavescope.schedule import Schedule
 from wavescope.shared_schedule import occupy_shared
@@ -67,14 +65,14 @@ def simulate(
         )
     random = np.random.default_rng(seed)
     resident = min(schedule.num_ctas, places)
+    # a grid that does not fill the device goes round the SMs evenly (H200, 2026-11)
     order = first_wave_order(device, ctas_per_sm if resident == places else 1)
     first_sm = order[np.arange(resident) % len(order)]
     spread = np.clip(random.standard_normal(device.sms), -3, 3) * calibration.clock_spread
     ns_per_cycle = 1e3 / (calibration.clock_mhz * (1 + spread))
     costs = _costs(schedule, calibration, resident, places, device.sms, random)
     start_ns = np.empty(device.sms)
-    _, first = np.unique(order, return_index=True)
-    start_ns[order[np.sort(first)]] = np.linspace(0, calibration.ramp_ns, device.sms)
+    start_ns[first_wave_order(device)] = np.linspace(0, calibration.ramp_ns, device.sms)
     following = _following(schedule, resident) if schedule.dispatch == "static" else None
     full = calibration.ctas_per_sm
     main_loop = main_loop_speeds(ctas_per_sm, full, calibration.sharing, calibration.seniority)
@@ -105,31 +103,6 @@ def simulate(
     )
     warp = _clock_gain(occupied.begin, places, device.sms, calibration)
     return Trace(tool_version, device, TIMER_STEP_NS, (launch,), _columns(spans, schedule, offset, ns_per_cycle, warp))
-
-
-@functools.cache
-def _recorded_orders() -> dict[tuple[str, int], tuple[int, ...]]:
-    table = files("wavescope").joinpath("data/dispatch.csv").read_text(encoding="utf-8")
-    rows = csv.DictReader(table.splitlines())
-    return {(row["device"], int(row["ctas_per_sm"])): tuple(map(int, row["sms"].split())) for row in rows}
-
-
-def first_wave_order(device: Device, ctas_per_sm: int = 1) -> IntColumn:
-    """SM ids in the order in which the hardware gives out the first CTAs; from the end it goes on at the start.
-
-    As recorded (data/dispatch.csv).  A grid that fills an H200 with several CTAs an SM
-    does not go round the SMs evenly: eight of them have all theirs before the others do,
-    and so do most of a persistent launch's units.  Grids that do not fill the device go
-    round evenly, as with one CTA an SM.  SMs go 0, 1, 2, ... for a device that is not
-    there, or of which only a part is visible.  The order is not guaranteed and changes
-    between launches.
-    """
-    recorded = _recorded_orders()
-    for number in (ctas_per_sm, 1):
-        order = recorded.get((device.name, number), ())
-        if len(order) == device.sms * number:
-            return np.array(order, np.int64)
-    return np.arange(device.sms)
 
 
 def _following(schedule: Schedule, resident: int) -> IntColumn:

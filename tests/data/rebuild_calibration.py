@@ -1,12 +1,17 @@
-"""Rebuild wavescope/data/calibration.csv from the recordings beside this script.
+"""Rebuild what the virtual device is calibrated with from the recordings beside this script.
 
     python tests/data/rebuild_calibration.py
 
-Every launch of every h200/*.parquet counts (`wavescope profile -o` wrote them), and the
-recorded Triton matmuls; a row for each kernel, tile, dtype and device.
+wavescope/data/calibration.csv: every launch of every h200/*.parquet counts (`wavescope
+profile -o` wrote them), and the recorded Triton matmuls; a row for each kernel, tile,
+dtype, device and number of CTAs per SM.  wavescope/data/dispatch.csv: the SMs of the
+first CTAs of one launch with as many CTAs an SM as were recorded.
 """
 
+import csv
+import io
 import sys
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 
@@ -19,11 +24,16 @@ from tests.recorded import DATA, triton_matmul  # noqa: E402
 from wavescope.calibrate import fit_all  # noqa: E402
 from wavescope.calibration import Calibration, render  # noqa: E402
 from wavescope.problem import Problem  # noqa: E402
-from wavescope.trace import Trace  # noqa: E402
+from wavescope.trace import Kind, Trace  # noqa: E402
 from wavescope.trace_file import load  # noqa: E402
 
-TABLE = ROOT / "wavescope/data/calibration.csv"
+TABLES = ROOT / "wavescope/data"
 TRITON = (Problem(2304, 2304, 4096), Problem(4096, 4096, 4096), Problem(8192, 8192, 8192))
+
+
+def recorded_traces() -> dict[str, Trace]:
+    """The recordings by file name."""
+    return {path.name: load(path) for path in sorted(DATA.glob("*.parquet"))}
 
 
 def recorded_triton(problem: Problem) -> Trace:
@@ -40,12 +50,28 @@ def recorded_triton(problem: Problem) -> Trace:
     )
 
 
-def rebuild() -> tuple[Calibration, ...]:
-    """The rows that the recordings give."""
-    traces = [load(path) for path in sorted(DATA.glob("*.parquet"))]
-    traces += [recorded_triton(problem) for problem in TRITON]
-    return tuple(replace(row, source=f"tests/data/h200, 2026-11: {row.source}") for row in fit_all(traces))
+def calibrations(traces: Mapping[str, Trace]) -> tuple[Calibration, ...]:
+    """The rows of calibration.csv that the recordings give."""
+    rows = fit_all([*traces.values(), *(recorded_triton(problem) for problem in TRITON)])
+    return tuple(replace(row, source=f"tests/data/h200, 2026-11: {row.source}") for row in rows)
+
+
+def dispatch_table(traces: Mapping[str, Trace]) -> str:
+    """dispatch.csv: of the launches that fill all places, a persistent one with the most CTAs an SM."""
+    full = {name: trace for name, trace in traces.items() if trace.launches[0].grid >= trace.launches[0].places}
+    name = max(full, key=lambda name: (full[name].launches[0].ctas_per_sm, "persistent" in name, name))
+    launch, spans = full[name].launches[0], full[name].spans
+    ctas = spans.select(spans.kind == Kind.CTA)
+    sms = ctas.sm[np.argsort(ctas.cta)][: launch.places]
+    assert (np.unique(sms, return_counts=True)[1] == launch.ctas_per_sm).all()
+    source = f"first {launch.places} CTAs of a launch with {launch.ctas_per_sm} an SM: tests/data/h200/{name} (2026-11)"
+    text = io.StringIO()
+    writer = csv.writer(text, lineterminator="\n")
+    writer.writerows([("device", "sms", "source"), (full[name].device.name, " ".join(map(str, sms)), source)])
+    return text.getvalue()
 
 
 if __name__ == "__main__":
-    TABLE.write_text(render(rebuild()), encoding="utf-8")
+    recordings = recorded_traces()
+    (TABLES / "calibration.csv").write_text(render(calibrations(recordings)), encoding="utf-8")
+    (TABLES / "dispatch.csv").write_text(dispatch_table(recordings), encoding="utf-8")
