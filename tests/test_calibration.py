@@ -2,6 +2,7 @@
 
 import runpy
 from dataclasses import fields, replace
+from importlib.resources import files
 from pathlib import Path
 
 import numpy as np
@@ -40,7 +41,8 @@ ROW = Calibration(
     idle_clock_mhz=1800.0,
     clock_spread=0.004,
     idle_gain=0.1,
-    sharing=0.8,
+    sharing=1.0,
+    seniority=0.0,
     noise=0.005,
     source="made up for tests",
 )
@@ -125,14 +127,50 @@ def test_costs_without_noise_are_exact() -> None:
     assert found.noise == pytest.approx(0, abs=1e-4)
 
 
-def test_sharing_is_fitted_where_ctas_come_to_be_alone() -> None:
-    three = replace(ROW, ctas_per_sm=3, idle_gain=0.0, idle_clock_mhz=ROW.clock_mhz)
-    launches = [(1200, 1024), (700, 2048), (500, 4096), (300, 2048), (150, 2048), (132, 4096)]
-    found = fit([run(three, tiles, k, "fixed", seed) for seed, (tiles, k) in enumerate(launches)])
-    assert found.cycles_per_k_iter == pytest.approx(400, rel=0.02)
-    assert found.sharing == pytest.approx(0.8, abs=0.03)
-    assert found.turnaround_cycles == pytest.approx(400, rel=0.1)
+SHARED = replace(
+    ROW, ctas_per_sm=3, cycles_per_k_iter=1200.0, epilogue_cycles=2700.0, idle_gain=0.0, idle_clock_mhz=ROW.clock_mhz
+)
+
+
+@pytest.mark.parametrize(("sharing", "seniority"), [(0.9, 0.25), (0.6, 0.45), (1.0, 0.05), (0.8, 0.6)])
+def test_how_ctas_share_an_sm_is_fitted(sharing: float, seniority: float) -> None:
+    truth = replace(SHARED, sharing=sharing, seniority=seniority)
+    launches = [(970, 1024, "fixed"), (500, 4096, "fixed"), (1100, 2048, "persistent")]
+    found = fit([run(truth, tiles, k, name, seed) for seed, (tiles, k, name) in enumerate(launches)])
     assert found.ctas_per_sm == 3
+    for name, relative, absolute in [
+        ("cycles_per_k_iter", 0.005, 0),
+        ("sharing", 0, 0.01),
+        ("seniority", 0, 0.01),
+        ("fixed_cycles", 0, 300),
+        ("cold_cycles", 0, 300),
+        ("epilogue_cycles", 0.03, 0),  # a neighbour in its prologue counts as at work
+        ("prologue_cycles", 0.01, 0),
+        ("turnaround_cycles", 0.01, 0),
+    ]:
+        assert getattr(found, name) == pytest.approx(getattr(truth, name), rel=relative, abs=absolute), name
+    assert found.idle_gain == 0
+    assert found.idle_clock_mhz == found.clock_mhz
+    assert found.source.endswith("not to be told from these launches: queue_gap_cycles")
+
+
+def test_which_of_two_equal_ctas_gets_ahead_does_not_matter() -> None:
+    # the persistent launch once more, the CTAs of each SM the other way round
+    truth = replace(SHARED, ctas_per_sm=2, seniority=0.4)
+    fixed, trace = run(truth, 400, 4096), run(truth, 264, 2048, "persistent")
+    other = np.where(trace.spans.cta < 132, trace.spans.cta + 132, trace.spans.cta - 132)
+    swapped = replace(trace, spans=replace(trace.spans, cta=other))
+    found = fit([fixed, swapped])
+    assert found == fit([fixed, trace])
+    assert found.seniority == pytest.approx(0.4, abs=0.01)
+
+
+def test_ctas_that_end_together_do_not_tell_what_one_does_alone() -> None:
+    quiet = replace(SHARED, ctas_per_sm=2, sharing=0.5, noise=0.0, clock_spread=0.0, cold_cycles=0.0)
+    found = fit([run(quiet, 264, 1024), run(quiet, 528, 2048)])
+    assert (found.sharing, found.seniority) == (1, pytest.approx(0, abs=1e-3))
+    assert found.cycles_per_k_iter == pytest.approx(1200, rel=0.002)
+    assert "sharing" in found.source.split("not to be told from these launches: ")[1]
 
 
 def test_one_k_does_not_tell_fixed_costs_apart() -> None:
@@ -182,13 +220,18 @@ def test_csv_round_trip() -> None:
     assert render([replace(ROW, noise=0.123456789)]).splitlines()[1].split(",")[-2] == "0.12346"
 
 
-def test_the_table_is_what_the_recordings_give() -> None:
-    rebuilt = runpy.run_path(str(SCRIPT))["rebuild"]()
+def test_the_tables_are_what_the_recordings_give() -> None:
+    script = runpy.run_path(str(SCRIPT))
+    traces = script["recorded_traces"]()
+    rebuilt = script["calibrations"](traces)
     assert len(table()) == len(rebuilt) > 0
     for shipped, fitted in zip(table(), rebuilt, strict=True):
         for entry in fields(Calibration):
             have, expected = getattr(shipped, entry.name), getattr(fitted, entry.name)
-            assert have == (pytest.approx(expected, rel=1e-4) if isinstance(expected, float) else expected), entry.name
+            near = pytest.approx(expected, rel=1e-3, abs=1e-3) if isinstance(expected, float) else expected
+            assert have == near, f"{shipped.name}: {entry.name}"
+    dispatch = files("wavescope").joinpath("data/dispatch.csv").read_text(encoding="utf-8")
+    assert dispatch == script["dispatch_table"](traces)
 
 
 def test_rows_can_be_simulated() -> None:
@@ -198,6 +241,7 @@ def test_rows_can_be_simulated() -> None:
         for name in ("fixed_cycles", "cold_cycles", "epilogue_cycles", "turnaround_cycles", "noise", "clock_spread"):
             assert getattr(row, name) >= 0
         assert 0 <= row.sharing <= 1
+        assert 0 <= row.seniority < 1
         assert 0 <= row.idle_gain < 1
         assert row.source
 

@@ -13,10 +13,11 @@ from tests.synthetic import DEVICE
 from wavescope.calibration import Calibration, table
 from wavescope.device import virtual_device
 from wavescope.errors import ShapeError
+from wavescope.first_wave import first_wave_order
 from wavescope.integrity import check
 from wavescope.problem import Problem, Tile
 from wavescope.schedule import Raster, Schedule, decompose
-from wavescope.simulate import TIMER_STEP_NS, first_wave_order, simulate
+from wavescope.simulate import TIMER_STEP_NS, simulate
 from wavescope.trace import NULL, Kind, Spans, Trace
 
 TILE = Tile(16, 16, 16)
@@ -41,6 +42,7 @@ FREE = Calibration(
     clock_spread=0.0,
     idle_gain=0.0,
     sharing=1.0,
+    seniority=0.0,
     noise=0.0,
     source="made up for tests",
 )
@@ -216,6 +218,70 @@ def test_a_unit_speeds_up_when_its_neighbour_ends() -> None:
     assert rows(spans_of(trace, Kind.MAC), "unit", "begin_ns", "end_ns") == [(0, 0, 3200), (1, 0, 6400)]
 
 
+# One SM with two places; 3200 cycles a unit with both there, so 1600 alone.  Of two, the older
+# runs at 4/3 and the younger at 2/3, half as fast.
+UNFAIR = replace(FREE, ctas_per_sm=2, seniority=0.5)
+
+
+def test_the_older_cta_runs_faster() -> None:
+    # unit 0: 3200 / (4/3) = 2400; unit 1 then has 1600 left, alone at 2: until 3200
+    trace = run(tiles(2, places=2), UNFAIR, sms=1, ctas_per_sm=2)
+    assert rows(spans_of(trace, Kind.MAC), "unit", "begin_ns", "end_ns") == [(0, 0, 2400), (1, 0, 3200)]
+
+
+def test_the_one_that_comes_next_is_the_youngest() -> None:
+    # at 2400 unit 1 is the older one, with 1600 left at 4/3: until 3600, by the timer 3584; unit 2
+    # has then done 800 of 3200, and the rest alone at 2: until 4800
+    trace = run(tiles(3, places=2), UNFAIR, sms=1, ctas_per_sm=2)
+    assert rows(spans_of(trace, Kind.MAC), "unit", "begin_ns", "end_ns") == [
+        (0, 0, 2400),
+        (1, 0, 3584),
+        (2, 2400, 4800),
+    ]
+
+
+def test_a_persistent_cta_stays_the_older_one() -> None:
+    # CTA 0 does units 0 and 2 at 4/3, until 2400 and 4800; CTA 1 unit 1 at 2/3 until 4800, then
+    # unit 3 alone at 2: until 6400
+    trace = run(tiles(4, "persistent", places=2), UNFAIR, sms=1, ctas_per_sm=2)
+    assert rows(spans_of(trace, Kind.MAC), "unit", "cta", "begin_ns", "end_ns") == [
+        (0, 0, 0, 2400),
+        (1, 1, 0, 4800),
+        (2, 0, 2400, 4800),
+        (3, 1, 4800, 6400),
+    ]
+
+
+def test_an_epilogue_leaves_the_tensor_cores_to_the_others() -> None:
+    # unit 0's main loop ends at 2400; storing takes 512 with another at work, while unit 1, alone
+    # in its main loop, does 1600 at 2 until 3200; alone its epilogue takes 256
+    trace = run(tiles(2, places=2), replace(UNFAIR, epilogue_cycles=512.0), sms=1, ctas_per_sm=2)
+    assert rows(spans_of(trace, Kind.MAC), "unit", "begin_ns", "end_ns") == [(0, 0, 2400), (1, 0, 3200)]
+    assert rows(spans_of(trace, Kind.EPILOGUE), "unit", "begin_ns", "end_ns") == [(0, 2400, 2912), (1, 3200, 3456)]
+
+
+def test_what_comes_before_and_after_is_not_shared() -> None:
+    # both: prologue 64, main loop until 3264, exit 32; turnaround 192 and prologue 64 later the
+    # third begins its main loop, alone: 1600 cycles
+    latencies = replace(UNFAIR, seniority=0.0, prologue_cycles=64.0, exit_cycles=32.0, turnaround_cycles=192.0)
+    trace = run(tiles(3, places=2), latencies, sms=1, ctas_per_sm=2)
+    assert rows(spans_of(trace, Kind.CTA), "cta", "begin_ns", "end_ns") == [(0, 0, 3296), (1, 0, 3296), (2, 3488, 5184)]
+    assert rows(spans_of(trace, Kind.MAC), "unit", "begin_ns", "end_ns") == [
+        (0, 64, 3264),
+        (1, 64, 3264),
+        (2, 3552, 5152),
+    ]
+
+
+def test_fewer_ctas_than_calibrated_run_as_if_the_others_had_gone() -> None:
+    # calibrated with two, sharing 1/2: alone 1 / (1 - 1/4) times as fast, so 3200 takes 2400; an
+    # epilogue takes half
+    calibration = replace(FREE, ctas_per_sm=2, sharing=0.5, epilogue_cycles=128.0)
+    trace = run(tiles(1), calibration, sms=1)
+    assert rows(spans_of(trace, Kind.MAC), "begin_ns", "end_ns") == [(0, 2400)]
+    assert rows(spans_of(trace, Kind.EPILOGUE), "begin_ns", "end_ns") == [(2400, 2464)]
+
+
 def test_more_ctas_than_calibrated_share_one_throughput() -> None:
     # calibrated alone: 3200 a unit; two at once take 6400 each
     trace = run(tiles(2, places=2), FREE, sms=1, ctas_per_sm=2)
@@ -294,14 +360,35 @@ def test_the_launch_says_what_is_simulated_and_from_what() -> None:
     assert launch.timing is None
 
 
-def test_first_wave_orders_name_each_sm_once() -> None:
+def test_first_wave_orders_name_each_place_once() -> None:
     device = virtual_device("h200")
+    for ctas_per_sm in range(1, 7):
+        order = first_wave_order(device, ctas_per_sm)
+        assert (np.bincount(order) == ctas_per_sm).all()
+        assert len(order) == device.sms * ctas_per_sm
     order = first_wave_order(device)
-    assert order[:12].tolist() == [124, 125, 126, 127, 128, 129, 130, 131, 0, 1, 16, 17]
-    assert np.array_equal(np.sort(order), np.arange(device.sms))
-    part = replace(device, sms=16)
-    assert first_wave_order(part).tolist() == list(range(16))
+    assert sorted(order[:8].tolist()) == [124, 125, 126, 127, 128, 129, 130, 131]
+    assert order[8:16].tolist() == [0, 1, 16, 17, 32, 33, 48, 49]
+    assert first_wave_order(replace(device, sms=16), 2).tolist() == [*range(16), *range(16)]
     assert first_wave_order(DEVICE).tolist() == [0, 1, 2, 3]
+
+
+def test_eight_sms_have_all_their_ctas_first() -> None:
+    # recorded with three CTAs an SM: SMs 124 to 131 are full after 200 CTAs, when most others have one or two
+    first = np.bincount(first_wave_order(virtual_device("h200"), 3)[:200], minlength=132)
+    assert first[124:].tolist() == [3] * 8
+    assert first[:124].max() == 2
+
+
+def test_a_grid_that_does_not_fill_the_device_goes_round_evenly() -> None:
+    device = virtual_device("h200")
+    for ctas, most in ((132, 1), (140, 2), (263, 2)):
+        schedule = tiles(ctas, places=264)
+        trace = simulate(
+            schedule, device, kernel="toy", block=1, registers=1, shared_bytes=0, ctas_per_sm=2, calibration=FREE
+        )
+        on_sm = np.bincount(spans_of(trace, Kind.CTA).sm, minlength=132)
+        assert (on_sm.min(), on_sm.max()) == (1, most)
 
 
 @settings(max_examples=60, deadline=None)
@@ -312,14 +399,29 @@ def test_first_wave_orders_name_each_sm_once() -> None:
     ctas_per_sm=st.integers(1, 3),
     calibrated_with=st.integers(1, 3),
     sharing=st.floats(0, 1),
+    seniority=st.floats(0, 0.99),
     noise=st.sampled_from([0.0, 0.05]),
     seed=st.integers(0, 2**32),
 )
 def test_every_trace_can_be_true(
-    count: int, name: str, sms: int, ctas_per_sm: int, calibrated_with: int, sharing: float, noise: float, seed: int
+    count: int,
+    name: str,
+    sms: int,
+    ctas_per_sm: int,
+    calibrated_with: int,
+    sharing: float,
+    seniority: float,
+    noise: float,
+    seed: int,
 ) -> None:
     calibration = replace(
-        COSTLY, ctas_per_sm=calibrated_with, sharing=sharing, noise=noise, clock_spread=noise, idle_clock_mhz=1300.0
+        COSTLY,
+        ctas_per_sm=calibrated_with,
+        sharing=sharing,
+        seniority=seniority,
+        noise=noise,
+        clock_spread=noise,
+        idle_clock_mhz=1300.0,
     )
     schedule = tiles(count, name, places=sms * ctas_per_sm)
     trace = run(schedule, calibration, sms, ctas_per_sm, seed)

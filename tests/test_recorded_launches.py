@@ -1,0 +1,136 @@
+"""The virtual device against the real one: every launch recorded in tests/data/h200, simulated and compared."""
+
+from collections import defaultdict
+from functools import cache
+from math import prod
+
+import numpy as np
+import pytest
+
+from tests.recorded import DATA
+from wavescope import virtual
+from wavescope.analyze import analyze
+from wavescope.calibrate import fit
+from wavescope.calibration import Calibration
+from wavescope.device import virtual_device
+from wavescope.integrity import check
+from wavescope.kernels import KERNELS, Kernel
+from wavescope.problem import Problem
+from wavescope.schedule import SCHEDULES, Raster, Schedule, decompose
+from wavescope.simulate import simulate
+from wavescope.trace import Kind, Trace
+from wavescope.trace_file import load
+
+H200 = virtual_device("h200")
+NAMES = [path.stem for path in sorted(DATA.glob("gemm*.parquet"))]
+# Nothing else may be left undetermined where a fit is to predict another launch.
+NOT_NEEDED = {"idle_gain", "gap_cycles", "queue_gap_cycles"}
+
+
+@cache
+def recorded(name: str) -> Trace:
+    return load(DATA / f"{name}.parquet")
+
+
+def schedule_of(trace: Trace) -> Schedule:
+    launch = trace.launches[0]
+    assert launch.problem is not None
+    assert launch.tile is not None
+    assert launch.schedule is not None
+    assert launch.raster is not None
+    return decompose(launch.schedule, launch.problem, launch.tile, launch.places, Raster(launch.raster))
+
+
+def simulated(trace: Trace, calibration: Calibration | None = None) -> Trace:
+    """The same launch on the virtual device."""
+    launch = trace.launches[0]
+    return simulate(
+        schedule_of(trace),
+        H200,
+        kernel=launch.kernel,
+        block=launch.block,
+        registers=launch.registers,
+        shared_bytes=launch.shared_bytes,
+        ctas_per_sm=launch.ctas_per_sm,
+        calibration=calibration,
+    )
+
+
+def duration_us(trace: Trace) -> float:
+    return float(trace.spans.end_ns.max()) / 1e3
+
+
+def main_loops_us(trace: Trace) -> list[float]:
+    """10th, 50th and 90th percentile of the main loops' lengths."""
+    macs = trace.spans.select(trace.spans.kind == Kind.MAC)
+    return [float(value) for value in np.percentile((macs.end_ns - macs.begin_ns) / 1e3, [10, 50, 90])]
+
+
+def units_of_sms(trace: Trace) -> list[int]:
+    """How many SMs ran 0, 1, 2, .. units."""
+    macs = trace.spans.sm[trace.spans.kind == Kind.MAC]
+    _, units = np.unique(macs, return_counts=True)
+    return np.bincount(units).tolist()
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_recorded_launch_is_reproduced(name: str) -> None:
+    """Its time to 3 % with one CTA an SM, 6 % with several; where time is lost; how long units are."""
+    real = recorded(name)
+    copy = simulated(real)
+    check(copy, schedule_of(real))
+    assert copy.launches[0].notes[1].startswith("unit costs as recorded"), "the launch was left out of the calibration"
+    several = real.launches[0].ctas_per_sm > 1
+    assert duration_us(copy) == pytest.approx(duration_us(real), rel=0.06 if several else 0.03)
+    budget, real_budget = analyze(copy).budget, analyze(real).budget
+    assert budget.not_idle.value / budget.total_ns == pytest.approx(
+        real_budget.not_idle.value / real_budget.total_ns, abs=0.03
+    )
+    assert main_loops_us(copy) == pytest.approx(main_loops_us(real), rel=0.1 if several else 0.05)
+
+
+@pytest.mark.parametrize("name", [name for name in NAMES if "persistent" in name])
+def test_persistent_units_lie_on_the_sms_as_recorded(name: str) -> None:
+    """Which SMs get how many is decided by the order of the first CTAs, and decides the time."""
+    assert units_of_sms(simulated(recorded(name))) == units_of_sms(recorded(name))
+
+
+def test_a_launch_is_predicted_from_the_others_of_its_tile() -> None:
+    """Fitted without it, a launch's time comes out to 6 % (10 % was asked for)."""
+    groups = defaultdict(list)
+    for name in NAMES:
+        launch = recorded(name).launches[0]
+        groups[launch.kernel, str(launch.tile)].append(name)
+    predicted = 0
+    for names in groups.values():
+        for name in names:
+            row = fit([recorded(other) for other in names if other != name])
+            _, _, missing = row.source.partition("not to be told from these launches: ")
+            if set(missing.split(", ")) <= NOT_NEEDED:
+                ratio = duration_us(simulated(recorded(name), row)) / duration_us(recorded(name))
+                assert ratio == pytest.approx(1, abs=0.06), name
+                predicted += 1
+    assert predicted == len(NAMES)
+
+
+@pytest.mark.parametrize("kernel", KERNELS, ids=lambda kernel: kernel.name)
+def test_simulated_reports_add_up(kernel: Kernel) -> None:
+    """Every tile and schedule, on full and part-filled devices: the spans can be true, and the identities hold."""
+    problem = Problem(2304, 1790, 500, kernel.dtypes[0])
+    for code in kernel.codes:
+        for schedule in SCHEDULES:
+            for most_ctas in (None, 1):
+                trace = virtual.run(
+                    problem, code.tile, schedule, Raster(), H200, reason="of tests", most_ctas=most_ctas
+                )
+                check(trace)
+                report = analyze(trace)
+                budget, tail, waterfall = report.budget, report.tail, report.waterfall
+                assert budget.total_ns == H200.sms * trace.spans.end_ns.max()
+                assert sum(term.value for term in budget.terms.values()) == budget.total_ns
+                assert budget.residual_ns == 0
+                assert tail is not None
+                assert tail.quantization.value + tail.imbalance.value == pytest.approx(budget.terms["tail"].value)
+                assert waterfall is not None
+                factors = prod(factor.value for factor in waterfall.factors)
+                assert waterfall.peak_tflops * factors == pytest.approx(waterfall.achieved_tflops)
