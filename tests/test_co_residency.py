@@ -138,8 +138,8 @@ def test_recorded_older_ctas_are_faster() -> None:
     assert [rank.older for rank in found.ranks] == [0, 1]
     first, second = (rank.cycles or 0.0 for rank in found.ranks)
     assert 1.1 < second / first < 1.4
-    # fp32 without tensor cores shares its SMs evenly
-    simt = co_residency(load(DATA / "gemm_simt-128x128x16-fixed-2304x2304x4096.parquet"))
+    # so it is with fp32 on the ordinary cores
+    simt = co_residency(load(DATA / "gemm_simt-128x128x8-fixed-2304x2304x4096.parquet"))
     assert simt is not None
     first, second = (rank.cycles or 0.0 for rank in simt.ranks[:2])
-    assert second / first == pytest.approx(1.0, abs=0.01)
+    assert 1.25 < second / first < 1.45

@@ -103,9 +103,9 @@ def test_recorded_launches_have_no_barrier_between_waves(size: int, early: float
     assert found.all_turnarounds.ns[1] == 192.0
 
 
-def test_recorded_launch_of_three_ctas_an_sm() -> None:
-    # gemm_mma 64x64x64: 8 SMs get a second CTA before 8 others get their first; all 396 places are taken.
+def test_recorded_launch_of_four_ctas_an_sm() -> None:
+    # gemm_mma 64x64x64: 8 SMs get a second CTA before 8 others get their first; all 528 places are taken.
     found = dispatch(load(DATA / "gemm_mma-64x64x64-fixed-2304x2304x4096.parquet"))
-    assert (found.ctas, found.peak_ctas, found.peak_places, found.distinct_first) == (1296, {3: 132}, 396, 124)
+    assert (found.ctas, found.peak_ctas, found.peak_places, found.distinct_first) == (1296, {4: 132}, 528, 124)
     assert found.all_turnarounds is not None
-    assert found.all_turnarounds.count == 1296 - 396
+    assert found.all_turnarounds.count == 1296 - 528

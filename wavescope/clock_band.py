@@ -18,7 +18,7 @@ FloatArray = NDArray[np.float64]
 
 # H200, 2026-11: counters of one clock domain agree within 14 cycles (tests/data/h200/clock_pairs.npz), and
 # the two readings of a stamp are some 10 cycles apart; between the warps of a busy SM up to 205
-# (gemm_simt-128x128x16-persistent), for one stamp in thousands.
+# (gemm_simt-128x128x8-persistent), for one stamp in thousands.
 SLACK_CYCLES = 16
 _SLACKS = (SLACK_CYCLES, 64, 256)
 # H200, 2026-11: over 0.8 us and more the clock stayed above 0.82 of its mean over the launch (matmul of 8192^3);

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from heapq import heapify, heappop, heappush, heapreplace
+from typing import NamedTuple
 
 import numpy as np
 
@@ -36,8 +37,7 @@ class _Sm:
     storing: list[_Work] = field(default_factory=list)
 
 
-@dataclass(frozen=True, slots=True)
-class _Parts:
+class _Parts(NamedTuple):
     """Cycles of each unit's main loop and epilogue, their speeds, and, in cycles of its SM, when main loops ran."""
 
     mac: list[float]
@@ -79,8 +79,8 @@ def occupy_shared(
         here = sms[sm]
         begin[unit] = here.now
         heappush(here.waiting, (here.now + before[unit], unit, _Work(unit, unit)))
-    events = [(0.0, sm, _until_stored(here, parts)) for sm, here in enumerate(sms) if here.waiting]
-    events = [(sms[sm].now * scale[sm], sm, work) for _, sm, work in events]
+    done = [(sm, _until_stored(here, parts)) for sm, here in enumerate(sms) if here.waiting]
+    events = [(sms[sm].now * scale[sm], sm, work) for sm, work in done]
     heapify(events)
     successor = None if following is None else following.tolist()
     taken = len(first_sm)
@@ -111,15 +111,17 @@ def occupy_shared(
 def _until_stored(here: _Sm, parts: _Parts) -> _Work:
     """Let the SM go on until a tile is stored; returns the work that is done with."""
     waiting, looping, storing, now = here.waiting, here.looping, here.storing, here.now
+    mac, epilogue, mac_speeds, epilogue_speeds, mac_begin, mac_end = parts
     while True:
-        speeds = parts.mac_speeds[len(looping)]
+        speeds = mac_speeds[len(looping)]
         soon, ending, stores = waiting[0][0] - now if waiting else _NEVER, None, False
-        for work, speed in zip(looping, speeds, strict=False):
+        # equally long; strict=True would cost a quarter of the whole run's time
+        for work, speed in zip(looping, speeds):  # noqa: B905
             needs = work.left / speed
             if needs < soon:
                 soon, ending = needs, work
         if storing:
-            speed = parts.epilogue_speeds[len(looping) + len(storing)]
+            speed = epilogue_speeds[len(looping) + len(storing)]
             for work in storing:
                 needs = work.left / speed
                 if needs < soon:
@@ -127,12 +129,12 @@ def _until_stored(here: _Sm, parts: _Parts) -> _Work:
             passed = soon * speed
             for work in storing:
                 work.left -= passed
-        for work, speed in zip(looping, speeds, strict=False):
+        for work, speed in zip(looping, speeds):  # noqa: B905
             work.left -= soon * speed
         now += soon
         if ending is None:
             _, _, work = heappop(waiting)
-            parts.mac_begin[work.unit], work.left = now, parts.mac[work.unit]
+            mac_begin[work.unit], work.left = now, mac[work.unit]
             _insert(looping, work)
         elif stores:
             storing.remove(ending)
@@ -140,7 +142,7 @@ def _until_stored(here: _Sm, parts: _Parts) -> _Work:
             return ending
         else:
             looping.remove(ending)
-            parts.mac_end[ending.unit], ending.left = now, parts.epilogue[ending.unit]
+            mac_end[ending.unit], ending.left = now, epilogue[ending.unit]
             storing.append(ending)
 
 
