@@ -73,6 +73,13 @@ def units_of_sms(trace: Trace) -> list[int]:
     return np.bincount(units).tolist()
 
 
+def test_every_tile_is_recorded_and_no_other() -> None:
+    launches = [recorded(name).launches[0] for name in NAMES]
+    assert {(launch.kernel, launch.tile) for launch in launches} == {
+        (kernel.name, code.tile) for kernel in KERNELS for code in kernel.codes
+    }
+
+
 @pytest.mark.parametrize("name", NAMES)
 def test_a_recorded_launch_is_reproduced(name: str) -> None:
     """Its time to 3 % with one CTA an SM, 6 % with several; where time is lost; how long units are."""

@@ -16,6 +16,9 @@ from wavescope.wave_report import Picture, RankWave, WaveReport
 # More rows than this are cut in the middle; the first and last waves are the telling ones.
 _SHOWN_WAVES = 16
 
+# Operands of a check, in words.
+_OPERANDS = {"integers": "small integers", "normal": "random operands"}
+
 
 def lines(page: Page, report: WaveReport, picture: Picture | None, sentences: Sequence[str]) -> list[Text]:
     """The whole report, one Text a line, none wider than the page."""
@@ -63,7 +66,8 @@ def _verified_line(verified: dict[str, Any]) -> str:
     found: dict[str, list[str]] = {}
     for name, verdict in verified.items():
         kernel, _, values = name.partition("_")
-        found.setdefault(f"{_verdict(verdict)} on {values.replace('_', ' ') or 'operands'}", []).append(kernel)
+        operands = _OPERANDS.get(values, values.replace("_", " "))
+        found.setdefault(f"{_verdict(verdict)} on {operands}", []).append(kernel)
     return "; ".join(f"{text} ({' and '.join(kernels)})" for text, kernels in found.items())
 
 
@@ -72,7 +76,7 @@ def _verdict(verdict: Any) -> str:
         return str(verdict)
     if verdict["tolerance"] == "exact":
         return "exact"
-    return f"within {verdict['tolerance']}, largest error {verdict.get('worst_error', 0):.3g},"
+    return f"within {verdict['tolerance']} (largest error {verdict.get('worst_error', 0):.3g})"
 
 
 def _kernel_line(report: WaveReport) -> str:
