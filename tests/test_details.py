@@ -30,7 +30,7 @@ from wavescope.trace import Kind, Trace
 from wavescope.trace_file import load, save
 from wavescope.virtual import run
 
-THREE_AN_SM = DATA / "gemm_mma-64x64x64-fixed-2304x2304x4096.parquet"
+FOUR_AN_SM = DATA / "gemm_mma-64x64x64-fixed-2304x2304x4096.parquet"
 FREE_FORM = "clocks.by_kind"  # named by kind of span
 
 
@@ -39,11 +39,11 @@ def shown(found: Details, width: int = 80) -> str:
 
 
 def test_a_report_has_no_details_unless_asked(capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["report", str(THREE_AN_SM), "--json"]) == 0
+    assert main(["report", str(FOUR_AN_SM), "--json"]) == 0
     assert set(json.loads(capsys.readouterr().out)) & {"clocks", "dispatch", "co_residency", "spread"} == set()
-    assert main(["report", str(THREE_AN_SM)]) == 0
+    assert main(["report", str(FOUR_AN_SM)]) == 0
     plain = capsys.readouterr().out
-    assert main(["report", str(THREE_AN_SM), "--dispatch"]) == 0
+    assert main(["report", str(FOUR_AN_SM), "--dispatch"]) == 0
     longer = capsys.readouterr().out
     assert longer.startswith(plain)
     added = longer.removeprefix(plain)
@@ -78,7 +78,7 @@ def keys(value: Any, at: str = "") -> set[str]:
 
 
 def test_every_key_is_documented_and_every_documented_key_is_there() -> None:
-    both = [details(trace, None, DETAILS) for trace in (load(THREE_AN_SM), odd_traces()["sixteen waves"])]
+    both = [details(trace, None, DETAILS) for trace in (load(FOUR_AN_SM), odd_traces()["sixteen waves"])]
     found = set().union(*(keys(finite(detail_json.document(one))) for one in both))
     nullable = {"clocks", "dispatch", "co_residency", "spread", "dispatch.all_turnarounds", "dispatch.turnarounds[]"}
     nullable |= {"dispatch.turnarounds[].cycles", "dispatch.all_turnarounds.cycles", "clocks.domain_difference"}
@@ -88,11 +88,11 @@ def test_every_key_is_documented_and_every_documented_key_is_there() -> None:
 
 
 def test_details_in_json(capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["report", str(THREE_AN_SM), "--json", "--clocks", "--dispatch", "--spread"]) == 0
+    assert main(["report", str(FOUR_AN_SM), "--json", "--clocks", "--dispatch", "--spread"]) == 0
     found = json.loads(capsys.readouterr().out, parse_constant=lambda name: pytest.fail(f"{name} is no JSON"))
     assert sum(len(domain["sms"]) for domain in found["clocks"]["domains"]) == 132
     assert len(found["dispatch"]["order"]) == 132
-    assert found["dispatch"]["peak_ctas"] == [{"ctas": 3, "sms": 132}]
+    assert found["dispatch"]["peak_ctas"] == [{"ctas": 4, "sms": 132}]
     assert sum(crowd["sm_share"] for crowd in found["co_residency"]["crowds"]) == pytest.approx(1)
     assert [one["measure"] for one in found["spread"]["measured"]] == ["cycles", "ns"]
     assert all(found[name]["sentences"] for name in ("clocks", "dispatch", "co_residency", "spread"))
@@ -118,7 +118,7 @@ def odd_traces() -> dict[str, Trace]:
     return {
         "without clocks": replace(bare, spans=replace(bare.spans, begin_clock=nothing, end_clock=nothing)),
         "one CTA": trace_from([Span(Kind.CTA, 0, 0, 0, 7)]),
-        "three an SM": load(THREE_AN_SM),
+        "three an SM": load(FOUR_AN_SM),
         "sixteen waves": triton_matmul("triton_matmul_8192", Problem(8192, 8192, 8192)),
     }
 
