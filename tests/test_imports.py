@@ -14,6 +14,7 @@ HOMES = {
     "cuda": {"nvrtc"},
     "pynvml": {"cuda_device"},
     "nvtx": {"launch"},
+    "scipy": {"least_squares"},
     "typer": {"cli"},
     "pandas": {"audit"},
 }

@@ -41,6 +41,7 @@ _PARAMETERS = (
     _Parameter("cold_cycles", (0.5,), 0.0, 50.0, 0.0, cycles=True),
 )
 _AS_GOOD = 1.01
+_PERFECT = 1e-4  # of the times: no recording is that regular
 _SENIORITY = [one.name for one in _PARAMETERS].index("seniority")
 
 
@@ -99,6 +100,11 @@ def fit_shared(
     without = bounded(residuals, np.where(still_seen, found, unseen), low, high, still_seen)
     if misfit(without) <= _AS_GOOD * misfit(found):
         seen, found = still_seen, without
+    for index in reversed(range(1, len(_PARAMETERS))):  # nor was what a perfect fit does without
+        fewer = seen & (np.arange(len(seen)) != index)
+        without = bounded(residuals, np.where(fewer, found, unseen), low, high, fewer)
+        if misfit(without) <= _PERFECT:
+            seen, found = fewer, without
     return costs(found), [one.name for one, shown in zip(_PARAMETERS, seen, strict=True) if not shown]
 
 

@@ -7,6 +7,8 @@ from collections.abc import Callable, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
+from wavescope.errors import UsageError
+
 FloatArray = NDArray[np.float64]
 Mask = NDArray[np.bool_]
 Residuals = Callable[[FloatArray], FloatArray]
@@ -15,9 +17,6 @@ Residuals = Callable[[FloatArray], FloatArray]
 SEPARABLE = 0.02
 
 _STEP = 1e-3  # of a parameter about as large as 1, for its derivative
-_MAX_STEPS = 60
-_MAX_DAMPING = 1e6
-_ENOUGH = 1e-7  # relative gain below which a step is the last
 
 
 def separable_columns(columns: Sequence[FloatArray]) -> Mask:
@@ -57,27 +56,28 @@ def separable(residuals: Residuals, at: FloatArray, high: FloatArray) -> Mask:
 def bounded(residuals: Residuals, start: FloatArray, low: FloatArray, high: FloatArray, moves: Mask) -> FloatArray:
     """Parameters in [low, high] with the least sum of squared residuals that a descent from `start` finds.
 
-    Parameters are about as large as 1; those that do not `move` stay as they are.  One at
-    a bound stays there while a step would take it across.
+    Parameters are about as large as 1; those that do not `move` stay as they are.
 
-    Source: Levenberg-Marquardt with Marquardt's scaling, derivatives by differences.
+    Raises: UsageError where SciPy, which only calibration needs, is not installed.
     """
-    at, now = start, residuals(start)
-    damping = 1e-3
-    for _ in range(_MAX_STEPS):
-        slopes = _derivatives(residuals, at, high)
-        while damping < _MAX_DAMPING:
-            to = np.clip(at + _step(slopes, now, damping, moves, at <= low, at >= high), low, high)
-            then = residuals(to)
-            if then @ then < now @ now:
-                break
-            damping *= 5
-        else:
-            return at
-        gain = 1 - (then @ then) / (now @ now)
-        at, now, damping = to, then, max(damping / 5, 1e-9)
-        if gain < _ENOUGH:
-            break
+    try:
+        from scipy.optimize import least_squares
+    except ImportError:
+        raise UsageError(
+            "calibration needs SciPy, which is not installed; pip install 'wavescope[calibrate]'"
+        ) from None
+    at = start.copy()
+    if not moves.any():
+        return at
+
+    def of_moving(values: FloatArray) -> FloatArray:
+        at[moves] = values
+        return residuals(at)
+
+    found = least_squares(
+        of_moving, np.clip(start, low, high)[moves], bounds=(low[moves], high[moves]), diff_step=_STEP, method="dogbox"
+    )
+    at[moves] = found.x
     return at
 
 
@@ -90,17 +90,3 @@ def _derivatives(residuals: Residuals, at: FloatArray, high: FloatArray) -> Floa
         moved[index] += _STEP if at[index] + _STEP <= high[index] else -_STEP
         columns.append((residuals(moved) - base) / (moved[index] - at[index]))
     return np.stack(columns, axis=1)
-
-
-def _step(slopes: FloatArray, now: FloatArray, damping: float, moves: Mask, lowest: Mask, highest: Mask) -> FloatArray:
-    """The damped step of the parameters that move, without those that it would push over the bound they are at."""
-    free = moves.copy()
-    while True:
-        step = np.zeros(len(free))
-        normal = slopes[:, free].T @ slopes[:, free]
-        normal += damping * np.diag(np.diag(normal) + 1e-12)
-        step[free] = np.linalg.solve(normal, -slopes[:, free].T @ now)
-        out = free & ((lowest & (step < 0)) | (highest & (step > 0)))
-        if not out.any():
-            return step
-        free &= ~out
