@@ -44,18 +44,19 @@ class ProfiledDevice:
 class Launches:
     """The kernel launches of one profile, in order of start.
 
-    `start_ns`, `duration_ns` on the profile's own clock; `grid`, `block`, `cluster` are
-    [launches, 3] (x, y, z), a cluster of (1, 1, 1) where the profile says that there was
-    none; `shared_static`, `shared_dynamic` in bytes a CTA (a profile that gives only their
-    sum has it in `shared_dynamic`, and NULL in `shared_static`); `max_active_clusters` as the driver answered when the profile was taken;
-    `context_sms` the SMs of the launch's green context or MIG slice, UNKNOWN_PART where
-    there is one of unknown size.  `operator` and
-    `shapes` (a tuple of tuples) come from the framework.  `sm_active_avg_over_max` is
-    ncu's sm__cycles_active.avg / .max; `sm_active_share` avg over elapsed cycles.
-    `activity` holds, per launch, a sampled series (time_ns, share of SMs active) or None.
-    A launch without a believable time has NULL as its duration.  Columns may share memory
-    (a column of NULLs is one element, repeated), so they are read-only.
-    `notes` are data-quality sentences, already counted.
+    `start_ns`, `duration_ns` on the profile's own clock; a launch without a believable time
+    has NULL as its duration.  `grid`, `block`, `cluster` are [launches, 3] (x, y, z), a
+    cluster of (1, 1, 1) where the profile says that there was none.  `shared_static`,
+    `shared_dynamic` in bytes a CTA; a profile that gives only their sum has it in
+    `shared_dynamic`, and NULL in `shared_static`.  `max_active_clusters` as the driver
+    answered when the profile was taken.  `context_sms`: the SMs of the launch's green
+    context or MIG slice, UNKNOWN_PART where there is one of unknown size.  `graph`: the id
+    of the graph, or of its replay, NULL outside graphs.  `operator` and `shapes` (a tuple
+    of tuples) come from the framework.  `sm_active_avg_over_max` is ncu's
+    sm__cycles_active.avg / .max; `sm_active_share` avg over elapsed cycles.  `activity`
+    holds, per launch, a sampled series (time_ns, share of SMs active) or None.
+    Columns may share memory (a column of NULLs is one element, repeated), so they are
+    read-only.  `notes` are data-quality sentences, already counted.
     """
 
     path: str
