@@ -16,6 +16,7 @@ from typing import Generic, NoReturn, TypeVar
 
 import msgspec
 
+from wavescope.audit.json_repair import repaired, repaired_more, unchanged
 from wavescope.audit.source import refuse
 
 Element = TypeVar("Element")
@@ -30,14 +31,6 @@ _CUT = re.compile(rb'\}[ \t\r\n]*+,(?=[ \t\r\n]*+\{[ \t\r\n]*+"\w)')
 # A string (group 1: its closing quote, missing where the text ends first) or a bracket.
 _TOKEN = re.compile(rb'"(?:[^"\\]++|\\.)*+(")?|[\[\]{}]', re.DOTALL)
 _SCALAR = re.compile(rb"[^,\[\]{}\s]++")
-_CONTROLS = bytes(range(32))
-_NO_CONTROLS = bytes.maketrans(_CONTROLS, b" " * 32)
-# A backslash and, in group 1, what makes it an escape: half a surrogate pair does not.
-_ESCAPE = re.compile(
-    rb'\\(["\\/bfnrt]|u(?![dD][89a-fA-F])[0-9a-fA-F]{4}|u[dD][89abAB][0-9a-fA-F]{2}\\u[dD][c-fC-F][0-9a-fA-F]{2})?'
-)
-_QUOTE_AFTER_BACKSLASH = re.compile(rb'\\(?="\s*[,}\]]\s*["{}\]])')
-_NOT_A_NUMBER = re.compile(rb"([:,\[]\s*+)([-+]?(?:nan|inf(?:inity)?)(?:\(\w*\))?)(?=\s*[,}\]])", re.IGNORECASE)
 
 
 @dataclass(frozen=True)
@@ -259,7 +252,7 @@ class _Parser(Generic[Element]):
         None where the text stops inside an element.
         """
         part = b"[" + text.data[text.at : end] + closing
-        for repair in (_unchanged, _repaired, _repaired_more):
+        for repair in (unchanged, repaired, repaired_more):
             part = repair(part)
             try:
                 return self._decode(part), end - text.at, False
@@ -301,22 +294,3 @@ class _Parser(Generic[Element]):
             except msgspec.ValidationError:
                 continue
         return elements
-
-
-def _unchanged(part: bytes) -> bytes:
-    return part
-
-
-def _repaired(part: bytes) -> bytes:
-    """The text with control characters, lone backslashes and bare NaN or Infinity made valid, as long as before.
-
-    No time, size or count is negative, so NaN becomes a negative number, which readers drop.
-    """
-    part = part.translate(_NO_CONTROLS)
-    part = _ESCAPE.sub(lambda match: match[0] if match[1] else b"/", part)
-    return _NOT_A_NUMBER.sub(lambda match: match[1] + b"-" + b"9" * (len(match[2]) - 1), part)
-
-
-def _repaired_more(part: bytes) -> bytes:
-    r"""The text with the backslash of "C:\dir\" before its closing quote replaced, too."""
-    return _QUOTE_AFTER_BACKSLASH.sub(b"/", part)
