@@ -46,13 +46,13 @@ def completed(device: ProfiledDevice) -> ProfiledDevice:
 def with_sms_of_ratio(device: ProfiledDevice, ratios: Sequence[tuple[float, float]]) -> ProfiledDevice:
     """`device` with the one SM count that explains every (blocks, blocks per SM) of its launches, if there is one.
 
-    PyTorch's trace prints the second for each launch; the printed digits (six decimals or
-    seven significant ones) leave room, which shrinks with the ratio's size.
+    PyTorch's trace prints the second for each launch; the printed digits (six decimals, or
+    six significant ones) leave room, which shrinks with the ratio's size.
     """
     if device.sms is not None or not ratios:
         return device
     blocks, ratio = np.array(ratios).T
-    slack = 1e-6 / ratio + 1e-6  # relative
+    slack = 1e-6 / ratio + 5e-6  # relative
     quotient = blocks / ratio
     sms = round(min(float(quotient[slack.argmin()]), _MAX_SMS + 1))
     agrees = np.abs(quotient - sms) <= slack * sms

@@ -264,13 +264,13 @@ class _Parser(Generic[Element]):
                 return None
             behind = re.search(r"trailing characters \(byte (\d+)\)", message)
             if behind:
-                close = part.rindex(b"]", 0, int(behind[1]))
+                close = part.rindex(b"]", 0, int(behind[1]) - 1)  # the byte counted is the one read last
                 return self._decode(part[: close + 1]), close, True
         return self._refuse(text, message)
 
     def _refuse(self, text: _Text, message: str) -> NoReturn:
         found = re.search(r"\(byte (\d+)\)", message)
-        place = f"at byte {text.offset(text.at + int(found[1]) - 2)}" if found else f"near {text.offset(text.at)}"
+        place = f"at byte {text.offset(text.at + int(found[1]) - 1)}" if found else f"near {text.offset(text.at)}"
         reason = re.sub(r"JSON is malformed: | \(byte \d+\)", "", message)
         refuse(self._where, f"not JSON {place}: {reason}", "copy or record it again")
 
