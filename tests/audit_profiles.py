@@ -77,15 +77,47 @@ def as_kineto_writes(trace: Mapping[str, Any]) -> str:
     return "\n{\n" + ",\n".join(parts) + "\n}\n"
 
 
-KERNEL_COLUMNS = (
-    "start end deviceId contextId greenContextId streamId correlationId globalPid demangledName shortName "
-    "registersPerThread gridX gridY gridZ blockX blockY blockZ staticSharedMemory dynamicSharedMemory graphNodeId "
-    "graphId clusterX clusterY clusterZ maxActiveClusters"
-).split()
-GPU_COLUMNS = (
-    "id name clockRate smCount computeMajor computeMinor maxRegistersPerSm maxShmemPerSm maxShmemPerBlockOptin "
-    "maxWarpsPerSm threadsPerWarp cuDevice"
-).split()
+KERNEL_COLUMNS = [
+    "start",
+    "end",
+    "deviceId",
+    "contextId",
+    "greenContextId",
+    "streamId",
+    "correlationId",
+    "globalPid",
+    "demangledName",
+    "shortName",
+    "registersPerThread",
+    "gridX",
+    "gridY",
+    "gridZ",
+    "blockX",
+    "blockY",
+    "blockZ",
+    "staticSharedMemory",
+    "dynamicSharedMemory",
+    "graphNodeId",
+    "graphId",
+    "clusterX",
+    "clusterY",
+    "clusterZ",
+    "maxActiveClusters",
+]
+GPU_COLUMNS = [
+    "id",
+    "name",
+    "clockRate",
+    "smCount",
+    "computeMajor",
+    "computeMinor",
+    "maxRegistersPerSm",
+    "maxShmemPerSm",
+    "maxShmemPerBlockOptin",
+    "maxWarpsPerSm",
+    "threadsPerWarp",
+    "cuDevice",
+]
 H200_ROW = (0, "NVIDIA H200", 1_980_000_000, 132, 9, 0, 65536, 233472, 232448, 64, 32, 0)
 PID = 41
 

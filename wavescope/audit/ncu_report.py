@@ -74,7 +74,7 @@ def _parsed(where: str) -> dict[str, Any]:
 
 
 def _damaged(where: str, reason: str) -> NoReturn:
-    refuse(where, f"the Nsight Compute report is damaged ({reason})", "copy or profile it again")
+    refuse(where, f"the Nsight Compute report is damaged or truncated ({reason})", "copy or profile it again")
 
 
 def _kernel(entry: Mapping[str, Any]) -> Kernel:
