@@ -19,8 +19,8 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-# H200, 2026-11: median over 510 cuBLAS GEMMs of random shapes (tests/data/h200_gemm_activity.csv,
-# fitted by tests/benchmarks/audit_spread.py), sm__cycles_active average / maximum by ncu.
+# H200, 2026-11: least mean error over 510 cuBLAS GEMMs of random shapes, average / maximum of
+# sm__cycles_active by ncu (tests/data/h200/gemm_activity.csv, tests/benchmarks/audit_spread.py).
 SPREAD = 0.09
 # Where the rate of the tensor cores or the size of the problem is unknown.
 UNKNOWN_MATH_SHARE = 0.5
@@ -37,7 +37,7 @@ def math_share(math_ns: ArrayLike, duration_ns: ArrayLike, fill: ArrayLike) -> N
     return np.where(np.isnan(share), UNKNOWN_MATH_SHARE, share)
 
 
-def activity(fill: ArrayLike, rounds: ArrayLike, share: ArrayLike) -> NDArray[np.float64]:
+def activity(fill: ArrayLike, rounds: ArrayLike, share: ArrayLike, spread: float = SPREAD) -> NDArray[np.float64]:
     """Average over the SMs of active time / that of the SM active longest, as sm__cycles_active has it."""
-    pace = 1 - SPREAD * (1 - np.asarray(share, np.float64)) / np.sqrt(np.maximum(np.asarray(rounds, np.float64), 1.0))
+    pace = 1 - spread * (1 - np.asarray(share, np.float64)) / np.sqrt(np.maximum(np.asarray(rounds, np.float64), 1.0))
     return np.asarray(fill, np.float64) * pace

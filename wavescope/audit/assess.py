@@ -167,7 +167,8 @@ def _persistent(
     clusters = key.blocks // cut.group
     rounds = -(-cut.groups // clusters)
     used = min(1.0, key.blocks / room.sms)
-    fill = used * cut.groups / (clusters * rounds)
+    in_rounds = cut.groups / (clusters * rounds)
+    fill = used * in_rounds
     few = rounds == 1 and key.blocks < room.ctas
     beyond_reach = 0.0 if few else 1 - used
     if few:
@@ -186,7 +187,7 @@ def _persistent(
         rounds=rounds,
         fill=fill,
         place_fill=fill,
-        lost_to_quantization=used - fill,
+        lost_to_quantization=used * (1 - in_rounds),
         lost_to_few_blocks=1 - used if few else 0.0,
         lost_to_clusters=beyond_reach,
         padding=cut.padding,
@@ -217,11 +218,13 @@ def _one_wave_after_another(
     rounds = -(-key.blocks // room.reachable_sms)
     few = key.blocks < room.reachable_sms
     used = key.blocks / room.sms if few else room.reachable_sms / room.sms
-    fill = used if few else used * per_sm / rounds
+    in_rounds = 1.0 if few else per_sm / rounds
+    fill = used * in_rounds
+    tail = used * (1 - in_rounds)
     place_fill = (room.reachable_sms / room.sms) * waves / max(1, -(-key.blocks // room.ctas))
     known = cut if cut is not None and cut.agrees else None
     return Assessment(
-        _verdict(waves, used - fill),
+        _verdict(waves, tail),
         "",
         decoded,
         gemm,
@@ -232,7 +235,7 @@ def _one_wave_after_another(
         rounds=rounds,
         fill=fill,
         place_fill=place_fill if room.ctas_per_sm else fill,
-        lost_to_quantization=used - fill,
+        lost_to_quantization=tail,
         lost_to_few_blocks=1 - used if few else 0.0,
         lost_to_clusters=0.0 if few else 1 - used,
         padding=known.padding if known else float("nan"),

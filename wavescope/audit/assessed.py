@@ -18,6 +18,7 @@ from wavescope.audit.overlap import Overlaps, overlaps
 _CHUNK = 1 << 14
 # A neighbour that holds less than one SM on average is not worth a word.
 _SMALL_NEIGHBOUR = 1.0
+_ROUNDING = 1e-3  # of a CTA: shares of SMs are held in 32 bits
 
 
 @dataclass(frozen=True)
@@ -54,8 +55,8 @@ class Assessed:
             key, entry = self.keys[self.key_of[row]], self.assessments[self.key_of[row]]
             if entry.capacity:
                 group = entry.tiling.group if entry.tiling else 1
-                share = max(0.0, 1 - float(self.overlaps.sms[row]) / entry.capacity.sms)
-                left = int(entry.capacity.ctas * share) // group * group
+                room, held = entry.capacity, float(self.overlaps.sms[row])
+                left = int(room.ctas * max(0.0, room.sms - held) / room.sms + _ROUNDING) // group * group
                 waves[row] = key.blocks / left if left else np.nan
         return waves
 
@@ -121,9 +122,9 @@ def _taken(
         return min(keys[other].blocks, sms)
 
     def taken(other: int, one: int) -> int:
-        room = found[key_of[one]].capacity
-        resident = room is not None and keys[key_of[one]].blocks <= room.ctas
-        if resident and launches.start_ns[other] > launches.start_ns[one]:
+        key, room = keys[key_of[one]], found[key_of[one]].capacity
+        at_once = room.ctas if room else sms_of(key, devices.get(key.device))[0]
+        if key.blocks <= at_once and launches.start_ns[other] > launches.start_ns[one]:
             return 0  # all its blocks were there before the other came
         pair = (int(key_of[other]), int(key_of[one]))
         if pair not in held:

@@ -9,6 +9,7 @@ from pathlib import Path
 import numpy as np
 
 from wavescope.audit.assessed import Assessed, assess_launches
+from wavescope.audit.capacity import FROM_DIVISION
 from wavescope.audit.counters import with_counters
 from wavescope.audit.groups import By, Group, groups
 from wavescope.audit.launches import Launches, ProfiledDevice
@@ -129,17 +130,16 @@ def _assumptions(profile: Assessed) -> list[str]:
         if device.sms and device.sms_source != "profile":
             said.append(f"device {device.index}: {device.sms} SMs, from the {device.sms_source}")
     used = np.bincount(profile.key_of, minlength=len(profile.keys)).tolist()
-    sources: dict[str, int] = {}
-    unsettled = 0
+    guessed = unsettled = 0
     for entry, count in zip(profile.assessments, used, strict=True):
         room, cut = entry.capacity, entry.tiling
-        if room and room.is_estimate and room.ctas_per_sm and entry.is_assessed:
-            sources[room.source] = sources.get(room.source, 0) + count
+        guessed += count if room and room.source == FROM_DIVISION and entry.is_assessed else 0
         unsettled += count if cut and not cut.split_is_known else 0
-    said += [
-        f"how many clusters {_launches(count)} could have at once is not in the profile; taken: {source}"
-        for source, count in sources.items()
-    ]
+    if guessed:
+        said.append(
+            f"how many clusters of {_launches(guessed)} fit at once is not in the profile; estimated as SMs / cluster "
+            "size, though GPCs of unequal size hold fewer"
+        )
     if unsettled:
         said.append(
             f"the number of splits along k of {_launches(unsettled)} is not in the profile; taken: the one, up to 4, "

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from wavescope.audit.names import DecodedName
 from wavescope.audit.operators import Gemm
 
-# A split whose number the grid does not tell is looked for up to here (H200, 2026-11: of 105
+# A split whose number the grid does not tell is looked for up to here (H200, 2026-11: of 97
 # split-K kernels of cuBLAS the four with more clusters of tiles than fit had 2, 3, 4 and 4).
 _LARGEST_HIDDEN_SPLIT = 4
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import textwrap
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -51,12 +50,12 @@ def _header(page: Page, audit: Audit) -> list[Text]:
         launches = profile.launches
         name = Path(launches.path).name
         text = f"{name}: {launches.kind}, {figures.grouped(len(launches))} kernels, {figures.time(sums.total_ns)}"
-        result += labelled(page, "profile", text if len(audit.profiles) == 1 else f"{text}, {_lost(sums)}")
+        result += labelled(page, "profile", _plain(text if len(audit.profiles) == 1 else f"{text}, {_lost(sums)}"))
     devices = {
         (device.name or "unknown GPU", device.sms) for profile in audit.profiles for device in profile.launches.devices
     }
     for name, sms in sorted(devices, key=str):
-        result += labelled(page, "device", f"{name}, {f'{sms} SMs' if sms else 'number of SMs not known'}")
+        result += labelled(page, "device", _plain(f"{name}, {f'{sms} SMs' if sms else 'number of SMs not known'}"))
     shared = (
         f", {figures.time(total.busy_ns)} with at least one running"
         if 0 < total.busy_ns < 0.999 * total.total_ns
@@ -115,12 +114,12 @@ def _ranking(page: Page, audit: Audit, top: int) -> list[Text]:
         Column("#", [str(number + 1) for number in range(len(shown))]),
         Column(f"time {unit.name}", [unit.number(group.total_ns, 2) for group in shown]),
         Column("share", [figures.percent(group.total_ns / total) for group in shown]),
-        Column("calls", [figures.grouped(group.count) for group in shown]),
+        Column("calls", [figures.grouped(group.count) for group in shown], drop=2),
         Column(f"lost {unit.name}", [_lost_cell(group, unit) for group in shown]),
-        Column("waves", [_decimals(group.assessment.waves) for group in shown], drop=1),
+        Column("waves", [_decimals(group.assessment.waves) for group in shown], drop=3),
         Column("rounds", [_decimals(group.assessment.sm_rounds) for group in shown]),
         Column("fill", [_share(group.fill) for group in shown]),
-        Column("active", [_share(group.activity) for group in shown]),
+        Column("active", [_share(group.activity) for group in shown], drop=1),
     ]
     if any(not math.isnan(group.measured) for group in shown):
         columns.append(Column("measured", [_share(group.measured) for group in shown]))
@@ -151,16 +150,23 @@ def _share(value: float) -> str:
 
 def _under(page: Page, group: Group) -> list[Text]:
     """What stands under a kernel's numbers: its name, its problem, and why it fills as it does."""
-    room = page.width - _UNDER
-    entry = group.assessment
-    problem = f"  {entry.gemm}" if entry.gemm else ""
-    head = _named(group)
-    name = textwrap.shorten(head, max(20, room - len(problem)), placeholder=page.glyphs.ellipsis)
-    if len(name) < min(len(head), room - len(problem)) // 2:  # a name without spaces to break at
-        name = head[: room - len(problem) - len(page.glyphs.ellipsis)] + page.glyphs.ellipsis
-    result = [Text(" " * _UNDER + name + problem)]
-    result += paragraph(page, _why(group), "dim", indent=_UNDER)
-    return result
+    problem = f"  {group.assessment.gemm}" if group.assessment.gemm else ""
+    room = page.width - _UNDER - len(problem)
+    result = [Text(" " * _UNDER + _cut(page, _named(group), room) + problem)]
+    return result + paragraph(page, _plain(_why(group)), "dim", indent=_UNDER)
+
+
+def _cut(page: Page, text: str, room: int) -> str:
+    """Text on one line of `room` cells."""
+    plain = _plain(text)
+    if len(plain) <= room:
+        return plain
+    return plain[: room - len(page.glyphs.ellipsis)].rstrip() + page.glyphs.ellipsis
+
+
+def _plain(text: str) -> str:
+    """Text of a profile without characters that would move the cursor."""
+    return "".join(character if character.isprintable() else " " for character in text)
 
 
 def _named(group: Group) -> str:
@@ -186,7 +192,7 @@ def _why(group: Group) -> str:
     if group.plateaus:
         parts.append("measured: " + ", then ".join(str(step) for step in group.plateaus))
     if group.beside:
-        parts.append(f"{group.beside.count} beside {group.beside.name[:40]}, which held {group.beside.sms:.0f} SMs")
+        parts.append(f"{group.beside.count} beside {group.beside.name[:40]}, held {group.beside.sms:.0f} SMs")
     return "; ".join(parts)
 
 
@@ -209,7 +215,7 @@ def _advice(page: Page, advice: Sequence[str]) -> list[Text]:
 
 
 def _bullet(page: Page, text: str) -> list[Text]:
-    return labelled(page, "-", text, label_width=2)
+    return labelled(page, "-", _plain(text), label_width=2)
 
 
 def _difference_totals(page: Page, found: Difference) -> list[Text]:
@@ -247,6 +253,5 @@ def _changes(page: Page, found: Difference, top: int) -> list[Text]:
         if not change.same_kernel:
             names.append(f"before: {change.before_kernel or 'not there'}")
         for text in [*([work] if work else []), *names]:
-            cut = page.width - _UNDER
-            result.append(Text(" " * _UNDER + (text if len(text) <= cut else text[: cut - 2] + "..")))
+            result.append(Text(" " * _UNDER + _cut(page, text, page.width - _UNDER)))
     return result
