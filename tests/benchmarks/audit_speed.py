@@ -15,6 +15,7 @@ from __future__ import annotations
 import argparse
 import gzip
 import json
+import multiprocessing
 import os
 import re
 import statistics
@@ -22,6 +23,7 @@ import subprocess
 import sys
 import tempfile
 import time
+from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
 
 CHECKOUT = Path(__file__).parents[2]
@@ -99,7 +101,9 @@ def large(trace: Path, gigabytes: float) -> dict[str, float]:
     """Seconds and peak memory on a trace of that size, and the bound."""
     with tempfile.TemporaryDirectory() as folder:
         target = Path(folder) / "large.json"
-        kernels = write_large(trace, target, int(gigabytes * 1e9))
+        # in a process of its own: a child's peak memory counts what its parent holds as it forks
+        with ProcessPoolExecutor(1, multiprocessing.get_context("spawn")) as writing:
+            kernels = writing.submit(write_large, trace, target, int(gigabytes * 1e9)).result()
         seconds, peak, _, complaints = run(audit(target))
         return {
             "gigabytes": round(target.stat().st_size / 1e9, 3),

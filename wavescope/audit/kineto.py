@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from array import array
 from pathlib import Path
 from typing import Any
 
@@ -156,6 +157,7 @@ def _signatures(events: Events, call: IntColumn) -> AnyIntColumn:
     row = np.full(len(external), NULL, np.int64)
     if ids_are_links(external, correlation):
         row = rows_of(external, column(operators.external))
+    operators.external = array("q")  # has done its work, and a large trace has a million of them
     is_graph = values_at(small_column(calls.graph), call) == 1
     row[is_graph] = NULL
     unlinked = np.flatnonzero((row == NULL) & (call != NULL) & ~is_graph)

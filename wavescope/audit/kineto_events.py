@@ -3,19 +3,29 @@
 from __future__ import annotations
 
 from array import array
-from collections.abc import Callable, Iterable
+from collections import defaultdict
+from collections.abc import Iterable
 from dataclasses import dataclass, field
+from itertools import chain
+from math import inf, nan, prod
 from typing import Any
 
 import msgspec
 
 from wavescope.audit.gpus import MAX_RATIOS
-from wavescope.audit.kineto_values import decoded, extents, nanoseconds, plain
+from wavescope.audit.kineto_values import NO_EXTENTS, Extents, block_extents, decoded, grid_extents, plain, times
 from wavescope.audit.launches import NULL
 from wavescope.audit.table import whole
 
 _ABSENT = msgspec.Raw(b"")
+_KERNEL = (b'"kernel"', b'"Kernel"')
+_OPERATOR = (b'"cpu_op"', b'"Operator"')
+_CALL = (b'"cuda_runtime"', b'"cuda_driver"', b'"Runtime"')
+_WINDOW = b'"Trace"'
 _MAX_CATEGORIES = 200  # real traces have a dozen
+_MAX_WINDOWS = 1000
+_MAX_ID = 2**62
+_MAX_REGISTERS = 1024  # a thread; no architecture so far has more than 255
 MAX_KERNEL_NS = 86_400 * 10**9  # a kernel that runs for a day is a wrong number
 
 
@@ -75,9 +85,9 @@ class _CallArgs(msgspec.Struct, gc=False):
     correlation: Any = None
 
 
-_kernel_args = msgspec.json.Decoder(_KernelArgs)
-_operator_args = msgspec.json.Decoder(_OperatorArgs)
-_call_args = msgspec.json.Decoder(_CallArgs)
+_kernel_args = msgspec.json.Decoder(list[_KernelArgs])
+_operator_args = msgspec.json.Decoder(list[_OperatorArgs])
+_call_args = msgspec.json.Decoder(list[_CallArgs])
 
 
 def _integers() -> array[int]:
@@ -140,31 +150,24 @@ class Events:
         self.names: dict[bytes, int] = {}  # of kernels, as they stand in the file
         self.signatures: dict[tuple[bytes, bytes], int] = {}
         self.ratios: dict[int, list[tuple[float, float]]] = {}  # device: (blocks, blocks per SM) of launches
-        self.impossible = 0
         self._threads: dict[tuple[bytes, bytes], int] = {}
 
     def add(self, events: Iterable[Event]) -> None:
         """Sort `events` into the columns."""
-        keep: dict[bytes, Callable[[Event], None]] = {
-            b'"kernel"': self._add_kernel,
-            b'"Kernel"': self._add_kernel,
-            b'"cpu_op"': self._add_operator,
-            b'"Operator"': self._add_operator,
-            b'"cuda_runtime"': self._add_call,
-            b'"cuda_driver"': self._add_call,
-            b'"Runtime"': self._add_call,
-            b'"Trace"': self._add_window,
-        }
-        categories = self.categories
+        by_category: defaultdict[bytes, list[Event]] = defaultdict(list)
         for event in events:
-            category = bytes(event.cat)
-            if category in categories:
-                categories[category] += 1
-            elif len(categories) < _MAX_CATEGORIES:
-                categories[category] = 1
-            wanted = keep.get(category)
-            if wanted is not None:
-                wanted(event)
+            by_category[bytes(event.cat)].append(event)
+        for category, some in by_category.items():
+            if category in self.categories or len(self.categories) < _MAX_CATEGORIES:
+                self.categories[category] = self.categories.get(category, 0) + len(some)
+            if category in _KERNEL:
+                self._add_kernels(some)
+            elif category in _OPERATOR:
+                self._add_operators(some)
+            elif category in _CALL:
+                self._add_calls(some)
+            elif category == _WINDOW:
+                self._add_windows(some)
 
     def forget_links(self) -> None:
         """Give back the memory of operators and calls."""
@@ -174,80 +177,98 @@ class Events:
         """Give back the memory of kernels."""
         self.kernels = Kernels()
 
-    def _add_kernel(self, event: Event) -> None:
-        args = decoded(_kernel_args, event.args, _KernelArgs)
-        kernels = self.kernels
-        kernels.name.append(self.names.setdefault(bytes(event.name), len(self.names)))
-        device = whole(args.device)
-        device = device if device != NULL else whole(plain(event.pid))
-        kernels.device.append(device)
-        kernels.stream.append(whole(args.stream))
-        start = nanoseconds(bytes(event.ts))
-        kernels.start_ns.append(NULL if start is None else start)
-        kernels.duration_ns.append(self._duration(bytes(event.dur)))
-        grid, block = extents(args.grid, "grid"), extents(args.block, "block")
-        kernels.grid.extend(grid)
-        kernels.block.extend(block)
-        kernels.registers.append(whole(args.registers, 0, 1024))
-        kernels.shared.append(whole(args.shared, 0, 2**31))
-        kernels.graph.append(whole(args.graph, 1))
-        kernels.correlation.append(whole(args.correlation, 1, 2**62))
-        external = args.external if args.external is not None else args.old_external
-        kernels.external.append(whole(external, 1, 2**62))
-        occupancy = args.occupancy
-        sound = isinstance(occupancy, (int, float)) and 0 <= occupancy <= 100
-        kernels.occupancy.append(float(occupancy) if sound else float("nan"))
-        self._add_ratio(device, grid, block, args)
+    def _add_kernels(self, events: list[Event]) -> None:
+        kernels, names = self.kernels, self.names
+        all_args = decoded(_kernel_args, [event.args for event in events], _KernelArgs)
+        kernels.name.extend([names.setdefault(bytes(event.name), len(names)) for event in events])
+        kernels.start_ns.extend([NULL if start is None else start for start in times(event.ts for event in events)])
+        kernels.duration_ns.extend([_duration(duration) for duration in times(event.dur for event in events)])
+        devices = [whole(args.device) for args in all_args]
+        if NULL in devices:
+            devices = [whole(plain(e.pid)) if d == NULL else d for d, e in zip(devices, events, strict=True)]
+        grids = [grid_extents(args.grid) for args in all_args]
+        blocks = [block_extents(args.block) for args in all_args]
+        kernels.device.extend(devices)
+        kernels.grid.extend(chain.from_iterable(grids))
+        kernels.block.extend(chain.from_iterable(blocks))
+        kernels.stream.extend([whole(args.stream) for args in all_args])
+        kernels.registers.extend([whole(args.registers, 0, _MAX_REGISTERS) for args in all_args])
+        kernels.shared.extend([whole(args.shared) for args in all_args])
+        kernels.graph.extend([whole(args.graph, 1) for args in all_args])
+        kernels.correlation.extend([whole(args.correlation, 1, _MAX_ID) for args in all_args])
+        kernels.external.extend([_external(args) for args in all_args])
+        kernels.occupancy.extend([_percent(args.occupancy) for args in all_args])
+        for device, grid, block, args in zip(devices, grids, blocks, all_args, strict=True):
+            ratios = self.ratios.setdefault(device, [])
+            if len(ratios) >= MAX_RATIOS:
+                continue  # of this GPU there are enough, maybe not of the others
+            per_sm = _blocks_per_sm(args, block)
+            if per_sm and grid != NO_EXTENTS:
+                ratios.append((float(prod(grid)), per_sm))
 
-    def _duration(self, raw: bytes) -> int:
-        duration = nanoseconds(raw)
-        if duration is not None and 0 <= duration <= MAX_KERNEL_NS:
-            return duration
-        self.impossible += 1
-        return NULL
+    def _add_operators(self, events: list[Event]) -> None:
+        starts, durations = times(event.ts for event in events), times(event.dur for event in events)
+        begins, ends, timed = [], [], []
+        for event, start, duration in zip(events, starts, durations, strict=True):
+            if start is not None and duration is not None:
+                begins.append(start)
+                ends.append(start + duration)
+                timed.append(event)
+        events = timed
+        all_args = decoded(_operator_args, [event.args for event in events], _OperatorArgs)
+        operators, signatures = self.operators, self.signatures
+        operators.external.extend(_external(args) for args in all_args)
+        operators.thread.extend(self._threads_of(events))
+        operators.begin_ns.extend(begins)
+        operators.end_ns.extend(ends)
+        operators.signature.extend(
+            signatures.setdefault((bytes(event.name), bytes(args.dims) or bytes(args.old_dims)), len(signatures))
+            for event, args in zip(events, all_args, strict=True)
+        )
 
-    def _add_ratio(self, device: int, grid: tuple[int, ...], block: tuple[int, ...], args: _KernelArgs) -> None:
-        ratios = self.ratios.setdefault(device, [])
-        if len(ratios) >= MAX_RATIOS or NULL in (*grid, *block):
-            return
-        per_sm = args.blocks_per_sm
-        if per_sm is None and isinstance(args.warps_per_sm, (int, float)):
-            per_sm = args.warps_per_sm / -(-block[0] * block[1] * block[2] // 32)
-        if isinstance(per_sm, (int, float)) and per_sm > 0:
-            ratios.append((float(grid[0] * grid[1] * grid[2]), float(per_sm)))
+    def _add_calls(self, events: list[Event]) -> None:
+        # cudaLaunchKernelExC, cuLaunchKernel, hipModuleLaunchKernel, cudaGraphLaunch, ...
+        launching = [event for event in events if b"aunch" in bytes(event.name)]
+        all_args = decoded(_call_args, [event.args for event in launching], _CallArgs)
+        calls, starts, threads = self.calls, times(event.ts for event in launching), self._threads_of(launching)
+        for event, args, start, thread in zip(launching, all_args, starts, threads, strict=True):
+            correlation = whole(args.correlation, 1, _MAX_ID)
+            if correlation != NULL and start is not None:
+                calls.correlation.append(correlation)
+                calls.thread.append(thread)
+                calls.start_ns.append(start)
+                calls.graph.append(b"GraphLaunch" in bytes(event.name))
 
-    def _add_operator(self, event: Event) -> None:
-        args = decoded(_operator_args, event.args, _OperatorArgs)
-        start, duration = nanoseconds(bytes(event.ts)), nanoseconds(bytes(event.dur))
-        if start is None or duration is None:
-            return
-        operators = self.operators
-        external = args.external if args.external is not None else args.old_external
-        operators.external.append(whole(external, 1, 2**62))
-        operators.thread.append(self._thread(event))
-        operators.begin_ns.append(start)
-        operators.end_ns.append(start + duration)
-        signature = bytes(event.name), bytes(args.dims) or bytes(args.old_dims)
-        operators.signature.append(self.signatures.setdefault(signature, len(self.signatures)))
+    def _add_windows(self, events: list[Event]) -> None:
+        for start, duration in zip(times(e.ts for e in events), times(e.dur for e in events), strict=True):
+            if start is not None and duration is not None and len(self.windows) < _MAX_WINDOWS:
+                self.windows.append((start, start + duration))
 
-    def _add_call(self, event: Event) -> None:
-        name = bytes(event.name)
-        if b"aunch" not in name:  # cudaLaunchKernelExC, cuLaunchKernel, hipModuleLaunchKernel, cudaGraphLaunch, ...
-            return
-        correlation = whole(decoded(_call_args, event.args, _CallArgs).correlation, 1, 2**62)
-        start = nanoseconds(bytes(event.ts))
-        if correlation == NULL or start is None:
-            return
-        calls = self.calls
-        calls.correlation.append(correlation)
-        calls.thread.append(self._thread(event))
-        calls.start_ns.append(start)
-        calls.graph.append(b"GraphLaunch" in name)
+    def _threads_of(self, events: list[Event]) -> list[int]:
+        """A number for the thread of each event."""
+        threads = self._threads
+        return [threads.setdefault((bytes(event.pid), bytes(event.tid)), len(threads)) for event in events]
 
-    def _add_window(self, event: Event) -> None:
-        start, duration = nanoseconds(bytes(event.ts)), nanoseconds(bytes(event.dur))
-        if start is not None and duration is not None and len(self.windows) < 1000:
-            self.windows.append((start, start + duration))
 
-    def _thread(self, event: Event) -> int:
-        return self._threads.setdefault((bytes(event.pid), bytes(event.tid)), len(self._threads))
+def _external(args: _KernelArgs | _OperatorArgs) -> int:
+    external = args.external if args.external is not None else args.old_external
+    return whole(external, 1, _MAX_ID)
+
+
+def _duration(duration: int | None) -> int:
+    return duration if duration is not None and 0 <= duration <= MAX_KERNEL_NS else NULL
+
+
+def _percent(value: object) -> float:
+    return value if isinstance(value, (int, float)) and 0 <= value <= 100 else nan
+
+
+def _blocks_per_sm(args: _KernelArgs, block: Extents) -> float:
+    """Blocks divided by SMs, as the trace has it, or by way of warps in the oldest traces; 0 where it is not there."""
+    if isinstance(args.blocks_per_sm, (int, float)):
+        per_sm = float(args.blocks_per_sm)
+    elif isinstance(args.warps_per_sm, (int, float)) and block != NO_EXTENTS:
+        per_sm = args.warps_per_sm / -(-prod(block) // 32)
+    else:
+        return 0.0
+    return per_sm if 0 < per_sm < inf else 0.0

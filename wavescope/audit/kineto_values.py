@@ -3,18 +3,22 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterable, Sequence
 from decimal import Decimal, InvalidOperation
 from typing import Any, TypeVar
 
 import msgspec
 
 from wavescope.audit.launches import NULL
-from wavescope.audit.table import whole
 
 NO_NAME = "(no name)"
 MAX_NS = 2**62
-_MAX_EXTENTS = {"grid": (2**31 - 1, 65535, 65535), "block": (1024, 1024, 64)}  # CUDA's, of every architecture
+# CUDA's, of every architecture.
+_MAX_GRID_X, _MAX_GRID = 2**31 - 1, 65535
 _MAX_THREADS = 1024  # a block
+
+Extents = tuple[int, int, int]
+NO_EXTENTS: Extents = (NULL, NULL, NULL)
 
 Shapes = tuple[Any, ...]
 Args = TypeVar("Args", bound=msgspec.Struct)
@@ -27,6 +31,8 @@ def nanoseconds(raw: bytes) -> int | None:
     Decimal digits are kept (2**53 us with three decimals is past a float), and the third
     decimal is rounded, since writers print 281.34299999999996.
     """
+    if raw.isdigit() and len(raw) < 17:
+        return int(raw) * 1000
     if len(raw) > 40:
         return None
     units, _, decimals = raw.partition(b".")
@@ -34,6 +40,16 @@ def nanoseconds(raw: bytes) -> int | None:
         return _odd_nanoseconds(raw)
     nanos = int(units) * 1000 + (int((decimals + b"000")[:4]) + 5) // 10 if decimals else int(units) * 1000
     return nanos if nanos <= MAX_NS else None
+
+
+def times(values: Iterable[msgspec.Raw]) -> list[int | None]:
+    """`nanoseconds` of many at once."""
+    raws = [bytes(value) for value in values]
+    try:
+        micros = list(map(int, raws))  # older traces have whole microseconds throughout
+    except ValueError:
+        return [nanoseconds(raw) for raw in raws]
+    return [number * 1000 if abs(number) <= MAX_NS // 1000 else None for number in micros]
 
 
 def _odd_nanoseconds(raw: bytes) -> int | None:
@@ -86,21 +102,38 @@ def plain(raw: msgspec.Raw) -> object:
         return None
 
 
-def extents(value: object, what: str) -> tuple[int, int, int]:
-    """The three extents of a "grid" or "block", all NULL where one is missing or cannot be."""
-    if isinstance(value, (list, tuple)) and len(value) == 3:
-        x, y, z = (whole(extent, 1, most) for extent, most in zip(value, _MAX_EXTENTS[what], strict=True))
-        if NULL not in (x, y, z) and (what == "grid" or x * y * z <= _MAX_THREADS):
+def grid_extents(value: object) -> Extents:
+    """The three extents of a grid, all NULL where one is missing or cannot be."""
+    if type(value) is list and len(value) == 3:
+        x, y, z = value
+        if type(x) is type(y) is type(z) is int and 0 < x <= _MAX_GRID_X and 0 < y <= _MAX_GRID and 0 < z <= _MAX_GRID:
             return x, y, z
-    return NULL, NULL, NULL
+    return NO_EXTENTS
 
 
-def decoded(decoder: msgspec.json.Decoder[Args], raw: msgspec.Raw, empty: type[Args]) -> Args:
-    """The args of an event; for those with odd values, as many as can be had."""
+def block_extents(value: object) -> Extents:
+    """The three extents of a block, all NULL where one is missing or cannot be."""
+    extents = grid_extents(value)
+    return extents if 0 < extents[0] * extents[1] * extents[2] <= _MAX_THREADS else NO_EXTENTS
+
+
+def decoded(decoder: msgspec.json.Decoder[list[Args]], values: Sequence[msgspec.Raw], empty: type[Args]) -> list[Args]:
+    """The args of many events at once; of those with odd values as many as can be had."""
+    try:
+        found = decoder.decode(b"[" + b",".join(values) + b"]")
+    except (msgspec.DecodeError, RecursionError):
+        found = []
+    if len(found) == len(values):
+        return found
+    # one of them is absent or odd
+    return [_decoded_one(value, empty) for value in values]
+
+
+def _decoded_one(raw: msgspec.Raw, empty: type[Args]) -> Args:
     if not bytes(raw):
         return empty()
     try:
-        return decoder.decode(raw)
+        return msgspec.json.decode(raw, type=empty)
     except (msgspec.DecodeError, RecursionError):
         pass
     try:

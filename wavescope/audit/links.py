@@ -69,7 +69,7 @@ def enclosing(asked: Spans, operators: Spans) -> IntColumn:
     for thread in np.unique(asked.thread):  # one after the other, so that little is sorted at once
         moments = np.flatnonzero(asked.thread == thread)
         rows = np.flatnonzero(operators.thread == thread)
-        rows = rows[np.lexsort((-operators.end_ns[rows], operators.begin_ns[rows]))]
+        rows = rows[np.argsort(operators.begin_ns[rows], kind="stable")]
         moments = moments[np.argsort(asked.begin_ns[moments], kind="stable")]
         found[moments] = _innermost(asked.begin_ns[moments], rows, operators)
     return found
@@ -85,13 +85,21 @@ def _innermost(moments: AnyIntColumn, rows: IntColumn, operators: Spans) -> IntC
         while after is not None and after[1] <= moment:
             while stack and stack[-1][2] < after[1]:
                 stack.pop()
-            stack.append(after)
+            _put(stack, after)
             after = next(coming, None)
         while stack and stack[-1][2] < moment:
             stack.pop()
         if stack:
             found[index] = stack[-1][0]
     return found
+
+
+def _put(stack: list[tuple[int, int, int]], interval: tuple[int, int, int]) -> None:
+    """Put an interval on the stack, below those that begin with it and end earlier."""
+    at = len(stack)
+    while at and stack[at - 1][1] == interval[1] and stack[at - 1][2] < interval[2]:
+        at -= 1
+    stack.insert(at, interval)
 
 
 def _intervals(rows: IntColumn, spans: Spans) -> Iterator[tuple[int, int, int]]:

@@ -80,14 +80,15 @@ def chosen(values: Sequence[Any], indices: NDArray[Any]) -> ObjectColumn:
 
 def whole(value: object, least: int = 0, most: int = 2**40) -> int:
     """`value` as a whole number in [least, most], NULL for anything else."""
-    if isinstance(value, bool):
-        return NULL
-    if isinstance(value, str):
-        text = value.strip()
-        value = int(text) if text.isascii() and text.isdigit() and len(text) < 20 else None
-    if isinstance(value, float) and value.is_integer():
-        value = int(value)
-    return value if isinstance(value, int) and least <= value <= most else NULL
+    if type(value) is not int:  # a bool is none either
+        if isinstance(value, str):
+            text = value.strip()
+            value = int(text) if text.isascii() and text.isdigit() and len(text) < 20 else NULL
+        elif isinstance(value, float) and value.is_integer():
+            value = int(value)
+        else:
+            return NULL
+    return value if least <= value <= most else NULL
 
 
 def positive(facts: Mapping[str, object], *names: str) -> int | None:
