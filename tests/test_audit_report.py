@@ -189,6 +189,12 @@ def test_a_split_is_proposed_that_fills_the_rounds(shapes: object, grid: tuple[i
     assert "where it waits for memory, filling SMs brings nothing" in sentence
 
 
+def test_much_time_in_kernels_without_shapes_is_spoken_of() -> None:
+    (sentence,) = advice(examine([launches({"shapes": None}, {"name": PLAIN, "grid": (264, 1, 1), "operator": None})]))
+    assert sentence.startswith("50% of all kernel time is in 1 launch of persistent kernels whose tiles cannot")
+    assert "record_shapes=True" in sentence
+
+
 def test_nothing_is_advised_where_nothing_is_lost() -> None:
     full = {"name": PLAIN, "grid": (264, 1, 1), "shared_dynamic": 200_000, "operator": None}
     assert advice(examine([launches(full)])) == ()

@@ -12,6 +12,7 @@ from wavescope.audit.groups import Beside, Group
 # Kernels that are spoken of, and the share of all kernel time below which a loss is not worth it.
 MOST = 3
 _SMALL_SHARE = 0.001
+_LARGE_SHARE = 0.1
 # A part of a split along k has at least so many steps of the tile, or its prologue is all it does.
 _SHORTEST_SPLIT = 8
 _BOUND = (
@@ -34,7 +35,20 @@ def advice(audit: Audit, most: int = MOST) -> tuple[str, ...]:
     crowded = [group for group in audit.groups if group.beside and group.beside.total_ns >= _SMALL_SHARE * total]
     crowded.sort(key=lambda group: -_extra_ns(group))
     sharing = [_beside(group, group.beside) for group in crowded[:1] if group.beside]
-    return (*(_of(group, total) for group in worth), *sharing)
+    return (*(_of(group, total) for group in worth), *sharing, *_unknown(audit))
+
+
+def _unknown(audit: Audit) -> list[str]:
+    """How to see into persistent kernels, where they are much of the time and their tiles are not known."""
+    count, time = audit.totals.verdicts.get("persistent, tiles unknown", (0, 0.0))
+    if time < _LARGE_SHARE * audit.totals.total_ns or not count:
+        return []
+    launches = "1 launch" if count == 1 else f"{count:,} launches"
+    return [
+        f"{time / audit.totals.total_ns:.0%} of all kernel time is in {launches} of persistent kernels whose tiles "
+        "cannot be counted. A PyTorch trace recorded with record_shapes=True has the shapes, without CUDA graph "
+        "replay; Nsight Compute's counters show the idle part without them (--counters)."
+    ]
 
 
 def _of(group: Group, total_ns: float) -> str:

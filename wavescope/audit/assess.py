@@ -21,6 +21,7 @@ Verdict = Literal[
     "not assessable",
 ]
 VERDICTS: tuple[Verdict, ...] = get_args(Verdict)
+ASSESSED = frozenset(VERDICTS) - {"persistent, tiles unknown", "not assessable"}  # a fill is known
 # A last wave that idles less than this share of the SM time is not worth a name of its own.
 _SMALL_TAIL = 0.05
 _MANY_WAVES = 5
@@ -92,7 +93,7 @@ class Assessment:
     @property
     def is_assessed(self) -> bool:
         """True where a fill could be worked out."""
-        return self.verdict not in ("not assessable", "persistent, tiles unknown")
+        return self.verdict in ASSESSED
 
 
 def assess(key: Key, profiled: ProfiledDevice | None, seen_clusters: int = 0) -> Assessment:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, fields
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -33,7 +34,7 @@ class Assessed:
 
     def of_launches(self, value: Callable[[Assessment], float]) -> FloatColumn:
         """A number of the assessment for every launch."""
-        return np.array([value(entry) for entry in self.assessments], np.float64)[self.key_of]
+        return self.of_keys(value)[self.key_of]
 
     @property
     def duration_ns(self) -> FloatColumn:
@@ -41,15 +42,32 @@ class Assessed:
         return np.maximum(self.launches.duration_ns, 0).astype(np.float64)
 
     @property
+    def time_of_key(self) -> FloatColumn:
+        """Time of all launches of each key."""
+        return np.bincount(self.key_of, self.duration_ns, len(self.keys)).astype(np.float64)
+
+    def of_keys(self, value: Callable[[Assessment], float]) -> FloatColumn:
+        """A number of the assessment for every key."""
+        return np.array([value(entry) for entry in self.assessments], np.float64)
+
+    @property
     def has_neighbour(self) -> NDArray[np.bool_]:
         """True for launches beside which another stream held SMs that their own blocks would have used."""
-        blocks = np.array([key.blocks for key in self.keys], np.float64)[self.key_of]
-        sms = self.of_launches(lambda entry: entry.capacity.sms if entry.capacity else np.nan)
-        return (self.overlaps.sms >= _SMALL_NEIGHBOUR) & (blocks > sms - self.overlaps.sms)
+        found = self.overlaps.sms >= _SMALL_NEIGHBOUR
+        rows = np.flatnonzero(found)
+        found[rows] = self._needs_neighbours_sms(rows)
+        return found
+
+    def _needs_neighbours_sms(self, rows: NDArray[np.int64]) -> NDArray[np.bool_]:
+        blocks = np.array([key.blocks for key in self.keys], np.float64)[self.key_of[rows]]
+        sms = self.of_keys(lambda entry: entry.capacity.sms if entry.capacity else np.nan)[self.key_of[rows]]
+        return blocks > sms - self.overlaps.sms[rows]
 
     def waves_beside(self) -> FloatColumn:
         """Waves of blocks on the SMs that neighbours leave, whole clusters only; NaN where all are left, or none."""
         shared = np.flatnonzero(self.has_neighbour)
+        if not len(shared):
+            return np.broadcast_to(np.nan, len(self.launches))
         waves = np.full(len(self.launches), np.nan)
         for row in shared.tolist():
             key, entry = self.keys[self.key_of[row]], self.assessments[self.key_of[row]]
@@ -77,16 +95,34 @@ def assess_launches(launches: Launches) -> Assessed:
 def keys_of(launches: Launches) -> tuple[tuple[Key, ...], NDArray[np.int32]]:
     """The distinct keys in order of first appearance, and the index of each launch's."""
     index: dict[tuple[object, ...], int] = {}
+    first: list[int] = []  # the first launch of each key
     key_of: NDArray[np.int32] = np.empty(len(launches), np.int32)
-    columns = [field.name for field in fields(Key)]
+    columns = [getattr(launches, field.name) for field in fields(Key)]
+    objects = [column for column in columns if column.dtype == object]
+    integers = [column for column in columns if column.dtype != object]
     for begin in range(0, len(launches), _CHUNK):
         part = slice(begin, begin + _CHUNK)
-        parts = []
-        for name in columns:
-            values = getattr(launches, name)[part]
-            parts.append([*map(tuple, values.tolist())] if values.ndim == 2 else values.tolist())
-        key_of[part] = [index.setdefault(row, len(index)) for row in zip(*parts, strict=True)]
-    return tuple(Key(*row) for row in index), key_of  # type: ignore[arg-type]
+        numbers = np.ascontiguousarray(np.column_stack([column[part] for column in integers]))
+        rows = numbers.view(f"V{numbers.shape[1] * numbers.itemsize}").ravel().tolist()  # one bytes object a launch
+        for at, row in enumerate(zip(rows, *(column[part].tolist() for column in objects), strict=True), begin):
+            known = index.get(row)
+            if known is None:
+                known = index[row] = len(first)
+                first.append(at)
+            key_of[at] = known
+    return tuple(_key(launches, row) for row in first), key_of
+
+
+def _key(launches: Launches, row: int) -> Key:
+    values = {field.name: getattr(launches, field.name)[row] for field in fields(Key)}
+    return Key(**{name: _plain(value) for name, value in values.items()})
+
+
+def _plain(value: Any) -> Any:
+    """A number or a tuple of numbers instead of numpy's."""
+    if isinstance(value, np.ndarray):
+        return tuple(value.tolist())
+    return value.item() if isinstance(value, np.generic) else value
 
 
 def _where(key: Key, entry: Assessment) -> tuple[int, int, int]:
@@ -155,9 +191,23 @@ def _threads(block: Triple) -> int:
 
 def estimated_activity(assessed: Assessed) -> FloatColumn:
     """SM activity (average / maximum) of every launch, NaN where not assessed; for a launch alone on the GPU."""
-    fill = assessed.of_launches(lambda entry: entry.fill)
-    share = math_share(assessed.of_launches(lambda entry: entry.math_ns), assessed.duration_ns, fill)
-    return activity(fill, assessed.of_launches(lambda entry: entry.rounds), share)
+    fill, math_ns, rounds = (
+        assessed.of_keys(value)
+        for value in (lambda entry: entry.fill, lambda entry: entry.math_ns, lambda entry: entry.rounds)
+    )
+    estimate = np.empty(len(assessed.launches))
+    for part, key_of in _parts(assessed):
+        duration = assessed.launches.duration_ns[part]
+        share = math_share(math_ns[key_of], duration, fill[key_of])
+        estimate[part] = activity(fill[key_of], rounds[key_of], share)
+    return estimate
+
+
+def _parts(assessed: Assessed) -> Iterator[tuple[slice, NDArray[np.int32]]]:
+    """The launches in parts, so that intermediate columns stay small: where, and the keys there."""
+    for begin in range(0, len(assessed.launches), _CHUNK):
+        part = slice(begin, begin + _CHUNK)
+        yield part, assessed.key_of[part]
 
 
 def measured_activity(assessed: Assessed) -> FloatColumn:
@@ -177,10 +227,14 @@ def lost_ns(assessed: Assessed) -> tuple[FloatColumn, FloatColumn]:
     units drift apart as the model of activity has it, or CTAs keep their pace however many
     share an SM, or blocks that a neighbour displaced need waves of their own.
     """
-    fill = assessed.of_launches(lambda entry: entry.fill)
-    place_fill = assessed.of_launches(lambda entry: entry.place_fill)
-    most = 1 - np.minimum(estimated_activity(assessed), place_fill)
-    waves = assessed.of_launches(lambda entry: entry.waves)
-    most = np.fmax(most, 1 - np.ceil(waves) / np.ceil(assessed.waves_beside()))
-    duration = assessed.duration_ns
-    return np.nan_to_num((1 - fill) * duration), np.nan_to_num(most * duration)
+    fill, place_fill = assessed.of_keys(lambda entry: entry.fill), assessed.of_keys(lambda entry: entry.place_fill)
+    waves = assessed.of_keys(lambda entry: entry.waves)
+    beside = assessed.waves_beside()
+    low, high = np.empty(len(assessed.launches)), estimated_activity(assessed)
+    for part, key_of in _parts(assessed):
+        duration = np.maximum(assessed.launches.duration_ns[part], 0)
+        most = 1 - np.minimum(high[part], place_fill[key_of])
+        most = np.fmax(most, 1 - np.ceil(waves[key_of]) / np.ceil(beside[part]))
+        low[part] = np.nan_to_num((1 - fill[key_of]) * duration)
+        high[part] = np.nan_to_num(most * duration)
+    return low, high

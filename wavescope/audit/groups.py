@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import itertools
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Literal, get_args
 
@@ -16,8 +17,7 @@ from wavescope.audit.plateaus import Plateau, plateaus
 
 By = Literal["kernel", "operator"]
 BYS: tuple[By, ...] = get_args(By)
-_SUMMED = ("duration", "lost_low", "lost_high", "quantization", "few_blocks", "clusters", "padding")
-_AVERAGED = ("fill", "activity", "measured")
+LOSSES = ("lost_low", "quantization", "few_blocks", "clusters", "padding")
 
 
 @dataclass(frozen=True)
@@ -76,71 +76,20 @@ class Group:
         return (1 - self.measured) * self.total_ns
 
 
-@dataclass(frozen=True)
-class Columns:
-    """Per launch, over all profiles: what groups and totals add up; in ns, 0 where unknown."""
-
-    duration: NDArray[np.float64]
-    assessed: NDArray[np.bool_]
-    lost_low: NDArray[np.float64]
-    lost_high: NDArray[np.float64]
-    quantization: NDArray[np.float64]
-    few_blocks: NDArray[np.float64]
-    clusters: NDArray[np.float64]
-    padding: NDArray[np.float64]
-    fill: NDArray[np.float64]
-    activity: NDArray[np.float64]
-    measured: NDArray[np.float64]
-    beside: NDArray[np.bool_]
-    waves_beside: NDArray[np.float64]
-
-
-def columns(profiles: Sequence[Assessed]) -> Columns:
-    """The columns of all profiles, one after the other."""
-    parts = [_columns(profile) for profile in profiles]
-    return Columns(*(np.concatenate(column) for column in zip(*(vars(part).values() for part in parts), strict=True)))
-
-
-def _columns(profile: Assessed) -> Columns:
-    duration = profile.duration_ns
-    low, high = lost_ns(profile)
-    estimate = estimated_activity(profile)
-
-    def lost(value: NDArray[np.float64]) -> NDArray[np.float64]:
-        return np.nan_to_num(value * duration)
-
-    return Columns(
-        duration=duration,
-        assessed=profile.of_launches(lambda entry: float(entry.is_assessed)) > 0,
-        lost_low=low,
-        lost_high=high,
-        quantization=lost(profile.of_launches(lambda entry: entry.lost_to_quantization)),
-        few_blocks=lost(profile.of_launches(lambda entry: entry.lost_to_few_blocks)),
-        clusters=lost(profile.of_launches(lambda entry: entry.lost_to_clusters)),
-        padding=lost(profile.of_launches(lambda entry: entry.padding * entry.fill)),
-        fill=profile.of_launches(lambda entry: entry.fill),
-        activity=estimate,
-        measured=measured_activity(profile),
-        beside=profile.has_neighbour,
-        waves_beside=profile.waves_beside(),
-    )
-
-
 def groups(profiles: Sequence[Assessed], by: By = "kernel") -> tuple[Group, ...]:
     """All launches of the profiles in groups, most time lost first, then most time."""
     index: dict[object, int] = {}
-    parts = []
-    for profile in profiles:
-        of_key = np.array([index.setdefault(_identity(key, by), len(index)) for key in profile.keys], np.int64)
-        parts.append(of_key[profile.key_of])
+    of_keys = [
+        np.array([index.setdefault(_identity(key, by), len(index)) for key in profile.keys], np.int32)
+        for profile in profiles
+    ]
+    parts = [of_key[profile.key_of] for of_key, profile in zip(of_keys, profiles, strict=True)]
     if not index:
         return ()
-    sorted_rows = _sorted_rows(profiles, np.concatenate(parts), len(index))
-    sums = {name: np.bincount(sorted_rows.group_of, getattr(sorted_rows.columns, name), len(index)) for name in _SUMMED}
-    means = {name: _mean(sorted_rows, getattr(sorted_rows.columns, name), len(index)) for name in _AVERAGED}
-    numbers = {name: values.tolist() for name, values in {**sums, **means}.items()}
+    rows = _sorted_rows(profiles, np.concatenate(parts), len(index))
+    numbers = {name: values.tolist() for name, values in _numbers(rows, of_keys, len(index)).items()}
     found = [
-        _group(sorted_rows, number, by, {name: values[number] for name, values in numbers.items()})
+        _group(rows, number, by, {name: values[number] for name, values in numbers.items()})
         for number in range(len(index))
     ]
     return tuple(sorted(found, key=lambda group: (-group.ranked_ns, -group.total_ns, group.name)))
@@ -154,12 +103,16 @@ def _identity(key: Key, by: By) -> object:
 
 @dataclass(frozen=True)
 class _Rows:
-    """The launches of all profiles; `order[edges[g] : edges[g + 1]]` are those of group g."""
+    """The launches of all profiles; `order[edges[g] : edges[g + 1]]` are those of group g.
+
+    `duration` in ns, 0 where unknown; `beside` is True for launches that shared the GPU.
+    """
 
     profiles: Sequence[Assessed]
     first: NDArray[np.int64]  # row of each profile's first launch
-    columns: Columns
-    group_of: NDArray[np.int64]
+    duration: NDArray[np.float64]
+    beside: NDArray[np.bool_]
+    group_of: NDArray[np.int32]
     order: NDArray[np.int64]
     edges: NDArray[np.int64]
 
@@ -169,30 +122,81 @@ class _Rows:
         cuts = np.searchsorted(rows, self.first)
         return [
             (profile, rows[begin:end])
-            for profile, (begin, end) in enumerate(zip(cuts[:-1].tolist(), cuts[1:].tolist(), strict=True))
+            for profile, (begin, end) in enumerate(itertools.pairwise(cuts.tolist()))
             if begin < end
         ]
 
 
-def _sorted_rows(profiles: Sequence[Assessed], group_of: NDArray[np.int64], count: int) -> _Rows:
-    first = np.cumsum([0, *(len(profile.launches) for profile in profiles)])
-    order = np.argsort(group_of, kind="stable")
-    edges = np.searchsorted(group_of[order], np.arange(count + 1))
-    return _Rows(profiles, first, columns(profiles), group_of, order, edges)
+def _sorted_rows(profiles: Sequence[Assessed], group_of: NDArray[np.int32], count: int) -> _Rows:
+    return _Rows(
+        profiles=profiles,
+        first=np.cumsum([0, *(len(profile.launches) for profile in profiles)]),
+        duration=np.concatenate([profile.duration_ns for profile in profiles]),
+        beside=np.concatenate([profile.has_neighbour for profile in profiles]),
+        group_of=group_of,
+        order=np.argsort(group_of, kind="stable"),
+        edges=np.cumsum([0, *np.bincount(group_of, minlength=count)]),
+    )
+
+
+def _numbers(rows: _Rows, of_keys: list[NDArray[np.int32]], count: int) -> dict[str, NDArray[np.float64]]:
+    """Sums and means of every group.
+
+    What is the same for all launches of a key is added up by key.
+    """
+    found = {name: np.zeros(count) for name in LOSSES}
+    with_fill, filled = np.zeros(count), np.zeros(count)
+    for profile, of_key in zip(rows.profiles, of_keys, strict=True):
+        time = profile.time_of_key
+        for name, lost in losses_of_keys(profile).items():
+            found[name] += _sums(of_key, lost * time, count)
+        fill = profile.of_keys(lambda entry: entry.fill)
+        weight = np.where(np.isnan(fill), 0.0, np.maximum(time, 1.0))
+        with_fill += _sums(of_key, weight, count)
+        filled += _sums(of_key, weight * np.nan_to_num(fill), count)
+    found["total"] = _sums(rows.group_of, rows.duration, count)
+    found["fill"] = _ratio(filled, with_fill)
+    found["lost_high"] = _sums(rows.group_of, _joined(rows, lambda profile: lost_ns(profile)[1]), count)
+    found["activity"] = _mean(rows, _joined(rows, estimated_activity), count)
+    found["measured"] = _mean(rows, _joined(rows, measured_activity), count)
+    return found
+
+
+def losses_of_keys(profile: Assessed) -> dict[str, NDArray[np.float64]]:
+    """The shares of LOSSES for each key, 0 where unknown."""
+    shares: dict[str, Callable[[Assessment], float]] = {
+        "lost_low": lambda entry: 1 - entry.fill,
+        "quantization": lambda entry: entry.lost_to_quantization,
+        "few_blocks": lambda entry: entry.lost_to_few_blocks,
+        "clusters": lambda entry: entry.lost_to_clusters,
+        "padding": lambda entry: entry.padding * entry.fill,
+    }
+    return {name: np.nan_to_num(profile.of_keys(share)) for name, share in shares.items()}
+
+
+def _joined(rows: _Rows, of_profile: Callable[[Assessed], NDArray[np.float64]]) -> NDArray[np.float64]:
+    return np.concatenate([of_profile(profile) for profile in rows.profiles])
 
 
 def _mean(rows: _Rows, values: NDArray[np.float64], count: int) -> NDArray[np.float64]:
     """Mean by group, weighted by time, over the launches that have a value; NaN where none has."""
-    weight = np.where(np.isnan(values), 0.0, np.maximum(rows.columns.duration, 1.0))
-    total = np.bincount(rows.group_of, weight, count)
-    mean = np.bincount(rows.group_of, weight * np.nan_to_num(values), count) / np.maximum(total, 1e-300)
-    return np.where(total > 0, mean, np.nan)
+    has = ~np.isnan(values)
+    weight, group_of = np.maximum(rows.duration[has], 1.0), rows.group_of[has]
+    return _ratio(_sums(group_of, weight * values[has], count), _sums(group_of, weight, count))
+
+
+def _sums(group_of: NDArray[np.int32], values: NDArray[np.float64], count: int) -> NDArray[np.float64]:
+    return np.bincount(group_of, values, count).astype(np.float64)
+
+
+def _ratio(total: NDArray[np.float64], weight: NDArray[np.float64]) -> NDArray[np.float64]:
+    return np.where(weight > 0, total / np.maximum(weight, 1e-300), np.nan)
 
 
 def _group(rows: _Rows, number: int, by: By, numbers: dict[str, float]) -> Group:
     parts = rows.parts(number)
     mine = rows.order[rows.edges[number] : rows.edges[number + 1]]
-    durations = rows.columns.duration[mine]
+    durations = rows.duration[mine]
     timed = durations[durations > 0]
     key, entry, kernels = _main(rows, parts)
     return Group(
@@ -202,7 +206,7 @@ def _group(rows: _Rows, number: int, by: By, numbers: dict[str, float]) -> Group
         grid=key.grid,
         block=key.block,
         count=len(mine),
-        total_ns=numbers["duration"],
+        total_ns=numbers["total"],
         median_ns=float(np.median(timed)) if len(timed) else 0.0,
         assessment=entry,
         fill=numbers["fill"],
@@ -226,9 +230,9 @@ def _main(rows: _Rows, parts: list[tuple[int, NDArray[np.int64]]]) -> tuple[Key,
     for profile, mine in parts:
         key_of = rows.profiles[profile].key_of[mine - rows.first[profile]]
         if (key_of == key_of[0]).all():
-            spent[profile, int(key_of[0])] = float(rows.columns.duration[mine].sum())
+            spent[profile, int(key_of[0])] = float(rows.duration[mine].sum())
             continue
-        times = np.bincount(key_of, rows.columns.duration[mine])
+        times = np.bincount(key_of, rows.duration[mine])
         spent.update({(profile, key): float(times[key]) for key in np.unique(key_of).tolist()})
     profile, key = max(spent, key=lambda pair: spent[pair])
     names = {rows.profiles[number].keys[index].name for number, index in spent}
@@ -239,14 +243,14 @@ def _beside(rows: _Rows, parts: list[tuple[int, NDArray[np.int64]]]) -> Beside |
     spent: dict[str, float] = {}
     count, held, waves = 0, 0.0, 0.0
     for profile, mine in parts:
-        shared = mine[rows.columns.beside[mine]]
+        shared = mine[rows.beside[mine]]
         if not len(shared):
             continue
         count += len(shared)
-        at, times = shared - rows.first[profile], rows.columns.duration[shared]
+        at, times = shared - rows.first[profile], rows.duration[shared]
         overlaps = rows.profiles[profile].overlaps
         held += float((times * overlaps.sms[at]).sum())
-        waves = max(waves, float(np.nanmax(rows.columns.waves_beside[shared], initial=0.0)))
+        waves = max(waves, float(np.nanmax(rows.profiles[profile].waves_beside()[at], initial=0.0)))
         names = rows.profiles[profile].launches.name[overlaps.neighbour[at]]
         for name, time in zip(names.tolist(), times.tolist(), strict=True):
             spent[name] = spent.get(name, 0.0) + time
@@ -266,7 +270,7 @@ def _plateaus(rows: _Rows, parts: list[tuple[int, NDArray[np.int64]]], entry: As
         if series.strides == (0,) and series[0] is None:
             continue  # a column of nothing
         for row in mine.tolist():
-            sampled, duration = series[row - int(rows.first[profile])], float(rows.columns.duration[row])
+            sampled, duration = series[row - int(rows.first[profile])], float(rows.duration[row])
             if sampled is not None and duration > longest and entry.capacity:
                 longest = duration
                 found = plateaus(sampled[0], sampled[1], entry.capacity.sms)

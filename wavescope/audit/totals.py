@@ -7,9 +7,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from wavescope.audit.assess import VERDICTS, Verdict
-from wavescope.audit.assessed import Assessed
-from wavescope.audit.groups import columns
+from wavescope.audit.assess import ASSESSED, VERDICTS, Verdict
+from wavescope.audit.assessed import Assessed, lost_ns
+from wavescope.audit.groups import LOSSES, losses_of_keys
 from wavescope.audit.launches import NULL
 
 
@@ -45,20 +45,24 @@ class Totals:
 
 def totals(profiles: Sequence[Assessed]) -> Totals:
     """The sums over all launches of the profiles."""
-    found = columns(profiles)
+    lost = dict.fromkeys(LOSSES, 0.0)
+    for profile in profiles:
+        for name, shares in losses_of_keys(profile).items():
+            lost[name] += float((shares * profile.time_of_key).sum())
+    verdicts = _verdicts(profiles)
     return Totals(
-        launches=len(found.duration),
-        total_ns=float(found.duration.sum()),
+        launches=sum(len(profile.launches) for profile in profiles),
+        total_ns=sum(time for _, time in verdicts.values()),
         busy_ns=float(sum(_busy_ns(profile) for profile in profiles)),
-        assessed_ns=float(found.duration[found.assessed].sum()),
-        lost_low_ns=float(found.lost_low.sum()),
-        lost_high_ns=float(found.lost_high.sum()),
-        quantization_ns=float(found.quantization.sum()),
-        few_blocks_ns=float(found.few_blocks.sum()),
-        clusters_ns=float(found.clusters.sum()),
-        padding_ns=float(found.padding.sum()),
-        beside_ns=float(found.duration[found.beside].sum()),
-        verdicts=_verdicts(profiles),
+        assessed_ns=sum(time for verdict, (_, time) in verdicts.items() if verdict in ASSESSED),
+        lost_low_ns=lost["lost_low"],
+        lost_high_ns=float(sum(lost_ns(profile)[1].sum() for profile in profiles)),
+        quantization_ns=lost["quantization"],
+        few_blocks_ns=lost["few_blocks"],
+        clusters_ns=lost["clusters"],
+        padding_ns=lost["padding"],
+        beside_ns=float(sum(profile.duration_ns[profile.has_neighbour].sum() for profile in profiles)),
+        verdicts=verdicts,
     )
 
 
@@ -68,7 +72,7 @@ def _verdicts(profiles: Sequence[Assessed]) -> dict[Verdict, tuple[int, float]]:
     for profile in profiles:
         size = len(profile.keys)
         of_key = np.bincount(profile.key_of, minlength=size).tolist()
-        time_of_key = np.bincount(profile.key_of, profile.duration_ns, size).tolist()
+        time_of_key = profile.time_of_key.tolist()
         for entry, count, time in zip(profile.assessments, of_key, time_of_key, strict=True):
             counts[entry.verdict] += count
             times[entry.verdict] += time
