@@ -90,6 +90,12 @@ def test_a_kernel_of_several_waves_loses_sms_to_one_that_comes_later() -> None:
     assert assessed.waves_beside()[0] == pytest.approx(1320 / 120)
 
 
+def test_where_the_neighbour_adds_no_wave_nothing_is_said_of_one() -> None:
+    # 133 blocks need two waves on 132 SMs, and on 108 as well
+    audit = examine([launches(ALL_REDUCE, {"name": PLAIN, "grid": (133, 1, 1), "operator": None})])
+    assert advice(audit)[-1].endswith("; 108 of 132 SMs are left.")
+
+
 def test_time_is_not_summed_as_if_kernels_ran_one_after_another() -> None:
     found = totals([assess_launches(launches(ALL_REDUCE, {}, {"start_ns": 150_000}))])
     assert found.total_ns == 100_000 + 60_000 + 60_000
