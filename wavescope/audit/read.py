@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from wavescope.audit import kineto, ncu_csv, ncu_report, nsys
-from wavescope.audit.database import MAGIC as SQLITE_MAGIC
 from wavescope.audit.launches import Launches
 from wavescope.audit.lines import encoding
 from wavescope.audit.source import GZIP_MAGIC, Progress, head, pieces, refuse
@@ -20,6 +18,8 @@ _OTHERS = {
     b"\xfd7zXZ": ("an xz archive", "unpack it first"),
     b"\x89HDF": ("an HDF5 file", KINDS),
 }
+_SQLITE = b"SQLite format 3\0"
+_NCU_REPORT = b"NVR\0"
 _SPACE = b" \t\r\n"
 
 
@@ -28,30 +28,34 @@ def read(path: str | Path, *, progress: Progress | None = None) -> Launches:
 
     `progress` is called with the bytes read so far and the bytes of the file.
 
-    Raises: InputError for what cannot be read as a profile; NoKernels for a profile
-    without kernels; UsageError for an .ncu-rep file where ncu-report is not installed.
+    Raises: InputError for what cannot be read as a profile, an .ncu-rep file where
+    ncu-report is not installed included; NoKernels for a profile without kernels.
     """
     start = head(path)
     packed = start.startswith(GZIP_MAGIC)
     if packed:
         start = next(pieces(path))[: len(start)]
-    if start.startswith(SQLITE_MAGIC):
-        _only_unpacked(path, packed)
+    if start.startswith((_SQLITE, _NCU_REPORT)) and packed:
+        refuse(path, "a gzip of a binary profile", "unpack it first (gunzip)")
+    # each reader is imported where it is wanted: together they take longer than a small file
+    if start.startswith(_SQLITE):
+        from wavescope.audit import nsys
+
         return nsys.read(path, progress=progress)
-    if start.startswith(ncu_report.MAGIC):
-        _only_unpacked(path, packed)
+    if start.startswith(_NCU_REPORT):
+        from wavescope.audit import ncu_report
+
         return ncu_report.read(path, progress=progress)
     for magic, (what, advice) in _OTHERS.items():
         if start.startswith(magic):
             refuse(path, f"{what}, not a profile", advice)
     if start.removeprefix(b"\xef\xbb\xbf").lstrip(_SPACE)[:1] in (b"{", b"["):
+        from wavescope.audit import kineto
+
         return kineto.read(path, progress=progress)
     if b"\0" in start and encoding(start) != "utf-16":
         what = f"binary data of an unknown kind (it begins with {start[:8]!r})"
         refuse(path, what, f"{KINDS}; an .nsys-rep needs 'nsys export --type sqlite' first")
+    from wavescope.audit import ncu_csv
+
     return ncu_csv.read(path, progress=progress)
-
-
-def _only_unpacked(path: str | Path, packed: bool) -> None:
-    if packed:
-        refuse(path, "a gzip of a binary profile", "unpack it first (gunzip)")
