@@ -61,7 +61,7 @@ def opened(path: str | Path, progress: Progress | None = None) -> Iterator[Datab
             what = "the SQLite database is locked: another program is writing to it"
             refuse(where, what, "wait until its export has ended")
         refuse(where, f"the SQLite database is damaged ({message[:120]})", "copy or export it again")
-    except OverflowError as error:
+    except (OverflowError, UnicodeDecodeError) as error:  # the latter for names in the schema
         refuse(where, f"the SQLite database is damaged ({error})", "copy or export it again")
     finally:
         connection.close()
