@@ -6,6 +6,7 @@ from other launches (tests/benchmarks/audit_spread.py).
 
 from __future__ import annotations
 
+import os
 import sys
 from pathlib import Path
 
@@ -23,6 +24,10 @@ from wavescope.audit.assessed import Assessed, assess_launches
 from wavescope.audit.counters import with_counters
 from wavescope.audit.launches import NULL
 from wavescope.audit.read import read
+from wavescope.errors import InputError
+
+PROFILES = Path(os.environ.get("WAVESCOPE_PROFILES", Path(__file__).parents[2] / "shared"))
+PUBLIC = sorted(PROFILES.rglob("kineto/*.json.gz"))
 
 
 @pytest.fixture(scope="module")
@@ -96,6 +101,23 @@ def test_the_grid_of_every_kernel_follows_from_its_name_and_shapes(recorded: Ass
         assert key.blocks // entry.tiling.group == min(entry.tiling.groups, fit)
         plain += entry.decoded is not None and not entry.decoded.split_k
     assert plain == 413
+
+
+@pytest.mark.parametrize("path", [CORPUS, *PUBLIC], ids=lambda path: path.name)
+def test_occupancy_is_the_traces_own_wherever_that_is_not_zero(path: Path) -> None:
+    """PyTorch's traces print 0 above 48 KB of shared memory; all their other numbers are met."""
+    try:
+        assessed = assess_launches(read(path))
+    except InputError:
+        pytest.skip("not a profile with kernels")
+    printed = assessed.launches.profile_occupancy
+    computed = 100 * assessed.of_launches(lambda entry: entry.occupancy)
+    both = (printed > 0) & ~np.isnan(computed)
+    assert np.abs(computed - printed)[both].max(initial=0) <= 1
+    # computed wherever the trace has a number, and for most of the zeros
+    assert both.sum() == (printed > 0).sum() or not assessed.launches.devices[0].compute_capability
+    if path == CORPUS:
+        assert (int(both.sum()), int((~np.isnan(computed)).sum())) == (8, 41)
 
 
 def test_the_spread_is_that_of_least_error() -> None:

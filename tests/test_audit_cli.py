@@ -98,7 +98,7 @@ def test_a_profile_that_does_not_name_its_gpu(capsys: pytest.CaptureFixture[str]
     named = read_json(capsys, str(path), "--gpu", "virtual:h200")
     assert named["profiles"][0]["devices"][0]["sms_source"] == "command line"
     assert named["groups"][0]["sms"] == 132
-    assert "device 0: 132 SMs, from the command line" in named["notes"]
+    assert "device 0: 132 SMs (from: command line)" in named["notes"]
 
 
 @pytest.mark.parametrize(

@@ -283,6 +283,16 @@ def test_several_profiles_are_added_up_and_notes_say_whose_they_are() -> None:
     assert "rank1.json: kineto, 2 kernels, 120.0 us, 4.5% to" in words(both)
 
 
+def test_where_the_gpu_is_not_named_one_block_per_sm_is_taken_and_said() -> None:
+    plain = {"name": PLAIN, "grid": (133, 1, 1), "operator": None, "shapes": None}
+    table = launches(
+        plain, device=replace(H200, name=None, compute_capability=None, sms=100, sms_source="blocks per SM")
+    )
+    found = examine([table])
+    assert found.notes[0] == "device 0: 100 SMs (from: blocks per SM)"
+    assert "how many blocks of 1 launch fit on an SM cannot be computed from the profile; taken: one" in found.notes[1]
+
+
 def test_one_device_of_several() -> None:
     table = launches({}, {"device": 1, "start_ns": 9000})
     assert on_device(table, 0).device.tolist() == [0]

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal, get_args
 
-from wavescope.audit.capacity import Capacity, Needs, capacity, peak_flop_per_ns
+from wavescope.audit.capacity import Capacity, Needs, capacity, occupancy_share, peak_flop_per_ns
 from wavescope.audit.launches import NULL, UNKNOWN_PART, ProfiledDevice
 from wavescope.audit.names import DecodedName, decode
 from wavescope.audit.operators import Gemm, gemm_of
@@ -70,7 +70,8 @@ class Assessment:
     `fill` is `lost_to_quantization` (partial last round), `lost_to_few_blocks` (less than
     one round) and `lost_to_clusters` (SMs that clusters of this size do not reach).
     `padding` is the share of the arithmetic outside the problem.  `math_ns` is the time the
-    whole GPU needs for the issued FLOP at the datasheet's rate.
+    whole GPU needs for the issued FLOP at the datasheet's rate.  `occupancy` is the share of
+    an SM's room for warps that is taken.
     """
 
     verdict: Verdict
@@ -89,6 +90,12 @@ class Assessment:
     lost_to_clusters: float = float("nan")
     padding: float = float("nan")
     math_ns: float = float("nan")
+    occupancy: float = float("nan")
+
+    @property
+    def can_be_disturbed(self) -> bool:
+        """True where SMs that others hold can cost time: not for kernels that wait anyway, or of unknown size."""
+        return self.verdict != "not assessable"
 
     @property
     def is_assessed(self) -> bool:
@@ -103,11 +110,18 @@ def assess(key: Key, profiled: ProfiledDevice | None, seen_clusters: int = 0) ->
     """
     decoded = decode(key.name)
     sms, why_not = sms_of(key, profiled)
-    if decoded and decoded.kind == "communication":
-        why_not = "a communication kernel: its blocks wait for other GPUs"
     if why_not or profiled is None:
         return Assessment("not assessable", why_not, decoded)
-    room = capacity(_needs(key, decoded), profiled, sms, seen_clusters)
+    needs = _needs(key, decoded)
+    room = capacity(needs, profiled, sms, seen_clusters)
+    return replace(_in_room(key, profiled, decoded, room), occupancy=occupancy_share(needs, profiled, room, key.blocks))
+
+
+def _in_room(key: Key, profiled: ProfiledDevice, decoded: DecodedName | None, room: Capacity) -> Assessment:
+    """How launches of `key` fill a device that has room for so many of their CTAs."""
+    if decoded and decoded.kind == "communication":
+        reason = "a communication kernel: its blocks wait for other GPUs"
+        return Assessment("not assessable", reason, decoded, capacity=room)
     gemm = gemm_of(key.operator, key.shapes) if decoded and decoded.kind == "gemm" else None
     cut = tiling(decoded, gemm, key.blocks, cluster_size(key, decoded)) if decoded and gemm else None
     if _is_persistent(key, decoded, room):

@@ -60,7 +60,8 @@ class Assessed:
 
     def _needs_neighbours_sms(self, rows: NDArray[np.int64]) -> NDArray[np.bool_]:
         blocks = np.array([key.blocks for key in self.keys], np.float64)[self.key_of[rows]]
-        sms = self.of_keys(lambda entry: entry.capacity.sms if entry.capacity else np.nan)[self.key_of[rows]]
+        sms = self.of_keys(lambda entry: entry.capacity.sms if entry.can_be_disturbed and entry.capacity else np.nan)
+        sms = sms[self.key_of[rows]]
         return blocks > sms - self.overlaps.sms[rows]
 
     def waves_beside(self) -> FloatColumn:

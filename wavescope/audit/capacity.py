@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from wavescope.audit.launches import NULL, ProfiledDevice
 from wavescope.device import Device, known_device, rows
 from wavescope.errors import DeviceError, ShapeError
-from wavescope.occupancy import Resources, ctas_per_sm
+from wavescope.occupancy import WARP_THREADS, Resources, ctas_per_sm
 
 FROM_OCCUPANCY = "computed from registers, shared memory and block size"
 FROM_DRIVER = "max active clusters, as the driver answered"
@@ -98,6 +98,19 @@ def occupancy(needs: Needs, profiled: ProfiledDevice, sms: int) -> int | None:
     except (DeviceError, ShapeError):
         return None
     return max(1, found.count)
+
+
+def occupancy_share(needs: Needs, profiled: ProfiledDevice, room: Capacity, blocks: int) -> float:
+    """Resident warps / warps an SM has room for, with no more blocks than there are; NaN where unknown.
+
+    What PyTorch's traces call "est. achieved occupancy", which they give as 0 for kernels
+    above 48 KB of shared memory.
+    """
+    device = machine(profiled, room.sms)
+    if device is None or room.ctas_per_sm is None:
+        return float("nan")
+    warps = -(-needs.threads // WARP_THREADS)
+    return min(room.ctas_per_sm, blocks / room.sms) * warps / (device.threads_per_sm // WARP_THREADS)
 
 
 def capacity(needs: Needs, profiled: ProfiledDevice, sms: int, seen_clusters: int = 0) -> Capacity:

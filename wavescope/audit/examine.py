@@ -78,23 +78,24 @@ def examine(profiles: Sequence[Launches], by: By = "kernel") -> Audit:
 
 
 def _named(launches: Launches, gpu: Device) -> tuple[ProfiledDevice, ...]:
-    """The profile's GPUs, those of unknown size taken to be `gpu`."""
+    """The profile's GPUs, those of which it says too little taken to be `gpu`; an SM count it has stays."""
     known = {device.index: device for device in launches.devices}
     found = []
     for index in sorted({*known, *np.unique(launches.device).tolist()}):
         device = known.get(index)
-        if device is None or device.sms is None:
+        if device is None or device.sms is None or device.compute_capability is None:
+            sms = device.sms if device else None
             device = ProfiledDevice(
                 index=index,
                 name=gpu.name,
                 compute_capability=gpu.compute_capability,
-                sms=gpu.sms,
+                sms=sms or gpu.sms,
                 registers_per_sm=gpu.registers_per_sm,
                 shared_per_sm=gpu.shared_per_sm,
                 shared_per_block=gpu.shared_per_block,
                 threads_per_sm=gpu.threads_per_sm,
                 max_clock_mhz=gpu.max_clock_mhz,
-                sms_source="command line",
+                sms_source=device.sms_source if device and sms else "command line",
             )
         found.append(device)
     return tuple(found)
@@ -128,13 +129,19 @@ def _assumptions(profile: Assessed) -> list[str]:
     said = []
     for device in profile.launches.devices:
         if device.sms and device.sms_source != "profile":
-            said.append(f"device {device.index}: {device.sms} SMs, from the {device.sms_source}")
+            said.append(f"device {device.index}: {device.sms} SMs (from: {device.sms_source})")
     used = np.bincount(profile.key_of, minlength=len(profile.keys)).tolist()
-    guessed = unsettled = 0
+    guessed = unsettled = unknown = 0
     for entry, count in zip(profile.assessments, used, strict=True):
         room, cut = entry.capacity, entry.tiling
+        unknown += count if room and room.ctas_per_sm is None and entry.is_assessed else 0
         guessed += count if room and room.source == FROM_DIVISION and entry.is_assessed else 0
         unsettled += count if cut and not cut.split_is_known else 0
+    if unknown:
+        said.append(
+            f"how many blocks of {_launches(unknown)} fit on an SM cannot be computed from the profile; taken: one "
+            "(--gpu names the GPU where the profile does not)"
+        )
     if guessed:
         said.append(
             f"how many clusters of {_launches(guessed)} fit at once is not in the profile; estimated as SMs / cluster "

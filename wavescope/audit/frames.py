@@ -31,7 +31,7 @@ def launches(audited: Audit) -> pd.DataFrame:
 
     Columns: file, name, device, stream, start_ns, duration_ns, grid, block, cluster (as
     'x,y,z'), registers, shared_static, shared_dynamic, graph, operator, shapes, verdict,
-    reason, problem, tile, tiles, split_k, waves, sm_rounds, fill, active_estimated,
+    reason, problem, tile, tiles, split_k, occupancy, waves, sm_rounds, fill, active_estimated,
     active_measured, lost_low_ns, lost_high_ns, padding, neighbour, neighbour_sms.  What is
     not known is missing (NaN, None or <NA>).
     """
@@ -83,6 +83,7 @@ def launch_columns(profile: Assessed) -> dict[str, Any]:
         "tile": text([_tile(entry.decoded) for entry in entries]),
         "tiles": whole([entry.tiling.tiles if entry.tiling else NULL for entry in entries]),
         "split_k": whole([entry.tiling.split_k if entry.tiling else NULL for entry in entries]),
+        "occupancy": profile.of_launches(lambda entry: entry.occupancy),
         "waves": profile.of_launches(lambda entry: entry.waves),
         "sm_rounds": profile.of_launches(lambda entry: entry.sm_rounds),
         "fill": profile.of_launches(lambda entry: entry.fill),
@@ -130,6 +131,7 @@ def group_row(group: Group) -> dict[str, Any]:
         "places": room.ctas if room else None,
         "reachable_sms": room.reachable_sms if room else None,
         "capacity_source": room.source if room else None,
+        "occupancy": _number(entry.occupancy),
         "waves": _number(entry.waves),
         "sm_rounds": _number(entry.sm_rounds),
         "fill": _number(group.fill),

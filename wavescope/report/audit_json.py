@@ -92,6 +92,7 @@ KEYS: dict[str, str] = {
     "groups[].places": "CTAs that fit at once",
     "groups[].reachable_sms": "SMs that CTAs of this cluster size reach at once",
     "groups[].capacity_source": "where places is from",
+    "groups[].occupancy": "share of an SM's room for warps that is taken, computed",
     "groups[].waves": "blocks / places",
     "groups[].sm_rounds": "blocks, or tiles of a persistent kernel, per SM reached",
     "groups[].fill": "share of SM time in use if equal units start in rounds",

@@ -84,10 +84,10 @@ def _causes(page: Page, total: Totals) -> list[Text]:
     if not total.assessed_ns:
         return []
     rows = [
-        ("quantization", total.quantization_ns, "the last, partial round of blocks or tiles"),
-        ("too few blocks", total.few_blocks_ns, "less than one round: SMs that never get a block"),
-        ("clusters", total.clusters_ns, "SMs that clusters of this size do not reach"),
-        ("padding", total.padding_ns, "parts of tiles outside the problem, where shapes are known"),
+        ("quantization", total.quantization_ns, "partial last rounds of blocks or tiles"),
+        ("too few blocks", total.few_blocks_ns, "under one round: SMs without a block"),
+        ("clusters", total.clusters_ns, "SMs out of reach for their clusters"),
+        ("padding", total.padding_ns, "tiles outside the problem, where known"),
     ]
     unit = figures.unit_for(max(ns for _, ns, _ in rows), at_least=10)
     result = [heading(page, "Where SM time is lost: least, if equal units take equal times", "estimated")]
