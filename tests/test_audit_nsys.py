@@ -245,7 +245,7 @@ def test_the_file_and_its_folder_stay_as_they_are(tmp_path: Path, path: Path) ->
     assert list(tmp_path.iterdir()) == [path]
 
 
-@pytest.mark.parametrize("name", ["with space?#%20.sqlite", "umlaut \u00e4.sqlite"])
+@pytest.mark.parametrize("name", ["with space?#%20.sqlite", "umlaut \u00e4.sqlite", "no text \udcff.sqlite"])
 def test_names_that_a_uri_would_misread(tmp_path: Path, name: str) -> None:
     assert len(nsys.read(nsys_export(tmp_path / name, [kernel_row()]))) == 1
 
@@ -258,4 +258,5 @@ def test_progress_and_order(path: Path) -> None:
     launches = nsys.read(nsys_export(path, rows), progress=lambda done, size: seen.append((done, size)))
     assert launches.start_ns.tolist() == [10, 20, 30]
     assert launches.name.tolist() == [COPY] * 3
-    assert seen
+    size = path.stat().st_size
+    assert seen[0] == (size, size)

@@ -29,8 +29,13 @@ class Database:
     where: str
     connection: sqlite3.Connection
     columns: dict[str, tuple[str, ...]]
-    max_rows: int
+    size: int  # bytes of the file
     progress: Progress | None
+
+    @property
+    def max_rows(self) -> int:
+        """More rows than the file has room for."""
+        return self.size // _MIN_ROW_BYTES + 1
 
     def table(self, name: str) -> str | None:
         """The table's name as the file spells it; None where there is no such table."""
@@ -51,10 +56,10 @@ def opened(path: str | Path, progress: Progress | None = None) -> Iterator[Datab
     header = head(path, _HEADER)
     size = os.stat(path).st_size
     _check_size(where, header, size)
-    connection = sqlite3.connect(f"file:{quote(os.path.abspath(path))}?mode=ro", uri=True, timeout=0)
+    connection = sqlite3.connect(f"file:{quote(os.fsencode(os.path.abspath(path)))}?mode=ro", uri=True, timeout=0)
     try:
         connection.text_factory = lambda raw: raw.decode(errors="replace")
-        yield Database(where, connection, _schema(connection), size // _MIN_ROW_BYTES, progress)
+        yield Database(where, connection, _schema(connection), size, progress)
     except sqlite3.DatabaseError as error:
         message = str(error)
         if "locked" in message or "busy" in message:
@@ -107,8 +112,12 @@ def integers(database: Database, table: str, columns: Sequence[str]) -> dict[str
     """Columns of `table` as whole numbers, NULL for other values and for columns that it has not."""
     terms = [_integer(column) if database.has(table, column) else str(NULL) for column in columns]
     parts = [np.empty((0, len(columns)), np.int64)]
+    expected, done = num_rows(database, table), 0
     for rows in _fetched(database, f"SELECT {', '.join(terms)} FROM {quoted(table)}"):
         parts.append(np.array(rows, np.int64))
+        done += len(rows)
+        if database.progress is not None:
+            database.progress(database.size * min(done, expected) // max(expected, 1), database.size)
     whole = np.concatenate(parts)
     return {column: whole[:, index].copy() for index, column in enumerate(columns)}
 
@@ -136,6 +145,4 @@ def _fetched(database: Database, statement: str) -> Iterator[list[tuple[Any, ...
         if done > database.max_rows:
             what = "the SQLite database is damaged (a table without end)"
             refuse(database.where, what, "copy or export it again")
-        if database.progress is not None:
-            database.progress(done, database.max_rows)
         yield part
