@@ -153,6 +153,12 @@ def test_overlap_on_a_stream(tmp_path: Path) -> None:
     )
 
 
+@pytest.mark.parametrize(("over_us", "duration_us"), [(9.999, 109.999), (10.0, 110.0), (10.001, 100.0)])
+def test_up_to_ten_microseconds_of_overlap_are_legal(tmp_path: Path, over_us: float, duration_us: float) -> None:
+    launches = read_trace(tmp_path, kernel_event(ts=100, dur=100 + over_us), kernel_event(ts=200, dur=500))
+    assert launches.duration_ns[0] == duration_us * 1000
+
+
 def test_kernels_outside_the_window_or_before_their_launch(tmp_path: Path) -> None:
     window = {"ph": "X", "cat": "Trace", "name": "PyTorch Profiler (0)", "ts": 500, "dur": 1000}
     launches = read_trace(

@@ -34,6 +34,16 @@ def test_ids_are_links(external: tuple[int, ...], correlation: tuple[int, ...], 
     assert ids_are_links(array(*external), array(*correlation)) is expected
 
 
+@pytest.mark.parametrize("order", [[0, 1, 2], [2, 1, 0], [1, 2, 0]])
+def test_operators_that_begin_together(order: list[int]) -> None:
+    """Of three that begin at 5, the one that ends at 8 is the innermost at 7, the one that ends at 20 at 9."""
+    ends = array(8, 20, 30)[order]
+    operators = Spans(array(1, 1, 1), array(5, 5, 5), ends)
+    asked = Spans(array(1, 1, 1, 1), array(7, 9, 25, 31), array(7, 9, 25, 31))
+    rows = enclosing(asked, operators)
+    assert [ends[row] if row != NULL else NULL for row in rows.tolist()] == [8, 20, 30, NULL]
+
+
 def nested(draw: st.DrawFn, begin: int, end: int, depth: int) -> list[tuple[int, int]]:
     """Intervals in [begin, end], each inside another or apart from it, as operators of one thread are."""
     found = []

@@ -270,6 +270,8 @@ class _Parser(Generic[Element]):
 
     def _refuse(self, text: _Text, message: str) -> NoReturn:
         found = re.search(r"\(byte (\d+)\)", message)
+        if found and text.at + int(found[1]) - 1 >= len(text.data):  # the text ends inside a number, say
+            _truncated(text, self._where)
         place = f"at byte {text.offset(text.at + int(found[1]) - 1)}" if found else f"near {text.offset(text.at)}"
         reason = re.sub(r"JSON is malformed: | \(byte \d+\)", "", message)
         refuse(self._where, f"not JSON {place}: {reason}", "copy or record it again")
