@@ -12,8 +12,9 @@ from typing import Any
 
 import msgspec
 
+from wavescope.audit.extents import NO_EXTENTS, Extents, block_extents, grid_extents
 from wavescope.audit.gpus import MAX_RATIOS
-from wavescope.audit.kineto_values import NO_EXTENTS, Extents, block_extents, decoded, grid_extents, plain, times
+from wavescope.audit.kineto_values import decoded, plain, times
 from wavescope.audit.launches import NULL
 from wavescope.audit.table import whole
 

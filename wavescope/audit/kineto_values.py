@@ -9,16 +9,8 @@ from typing import Any, TypeVar
 
 import msgspec
 
-from wavescope.audit.launches import NULL
-
 NO_NAME = "(no name)"
 MAX_NS = 2**62
-# CUDA's, of every architecture.
-_MAX_GRID_X, _MAX_GRID = 2**31 - 1, 65535
-_MAX_THREADS = 1024  # a block
-
-Extents = tuple[int, int, int]
-NO_EXTENTS: Extents = (NULL, NULL, NULL)
 
 Shapes = tuple[Any, ...]
 Args = TypeVar("Args", bound=msgspec.Struct)
@@ -100,21 +92,6 @@ def plain(raw: msgspec.Raw) -> object:
         return msgspec.json.decode(raw) if bytes(raw) else None
     except (msgspec.DecodeError, RecursionError):
         return None
-
-
-def grid_extents(value: object) -> Extents:
-    """The three extents of a grid, all NULL where one is missing or cannot be."""
-    if type(value) is list and len(value) == 3:
-        x, y, z = value
-        if type(x) is type(y) is type(z) is int and 0 < x <= _MAX_GRID_X and 0 < y <= _MAX_GRID and 0 < z <= _MAX_GRID:
-            return x, y, z
-    return NO_EXTENTS
-
-
-def block_extents(value: object) -> Extents:
-    """The three extents of a block, all NULL where one is missing or cannot be."""
-    extents = grid_extents(value)
-    return extents if 0 < extents[0] * extents[1] * extents[2] <= _MAX_THREADS else NO_EXTENTS
 
 
 def decoded(decoder: msgspec.json.Decoder[list[Args]], values: Sequence[msgspec.Raw], empty: type[Args]) -> list[Args]:

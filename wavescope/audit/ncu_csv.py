@@ -10,9 +10,10 @@ from pathlib import Path
 from typing import NoReturn
 
 from wavescope.audit import ncu_metrics
-from wavescope.audit.launches import NULL, Launches
+from wavescope.audit.extents import NO_EXTENTS, Extents, grid_extents
+from wavescope.audit.launches import Launches
 from wavescope.audit.lines import lines
-from wavescope.audit.ncu_metrics import DEVICE_NAME, NO_EXTENTS, WANTED, Extents, Kernel, launches
+from wavescope.audit.ncu_metrics import DEVICE_NAME, WANTED, Kernel, launches
 from wavescope.audit.ncu_numbers import Separators, is_rounded, scale
 from wavescope.audit.quality import counted
 from wavescope.audit.source import Progress, refuse
@@ -232,10 +233,7 @@ def _kernel(row: _Row, separators: Separators) -> Kernel:
 
 def _extents(cell: str) -> Extents:
     match = _EXTENTS.fullmatch(cell.strip())
-    if match is None:
-        return NO_EXTENTS
-    x, y, z = (whole(extent, 1, 2**31 - 1) for extent in match.groups())
-    return NO_EXTENTS if NULL in (x, y, z) else (x, y, z)
+    return grid_extents([whole(extent) for extent in match.groups()]) if match else NO_EXTENTS
 
 
 def _notes(found: _Found) -> list[str]:

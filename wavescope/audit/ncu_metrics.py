@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from wavescope.audit.extents import NO_EXTENTS, Extents, block_extents, grid_extents
 from wavescope.audit.gpus import completed
 from wavescope.audit.launches import NULL, Launches, ProfiledDevice
 from wavescope.audit.quality import counted
@@ -64,8 +65,8 @@ WANTED = (
     *(f"device__attribute_{name}" for name in _ATTRIBUTES),
 )
 
-Extents = tuple[int, int, int]
-NO_EXTENTS: Extents = (NULL, NULL, NULL)
+# CTAs of a cluster: 16 with the non-portable size of today.
+_MAX_CLUSTER = 1024
 Activity = tuple[NDArray[np.int64], NDArray[np.float64]]
 
 
@@ -142,9 +143,9 @@ def _device_index(kernel: Kernel) -> int:
 
 
 def _extents(kernel: Kernel, what: str) -> Extents:
-    given: Extents = kernel.grid if what == "grid" else kernel.block
-    x, y, z = (_metric(kernel.metrics, f"launch__{what}_dim_{axis}", 1) for axis in "xyz")
-    return given if NULL in (x, y, z) else (x, y, z)
+    checked = grid_extents if what == "grid" else block_extents
+    found = checked([_metric(kernel.metrics, f"launch__{what}_dim_{axis}", 1) for axis in "xyz"])
+    return checked(kernel.grid if what == "grid" else kernel.block) if found == NO_EXTENTS else found
 
 
 def _cluster(metrics: Mapping[str, float]) -> Extents:
@@ -152,7 +153,7 @@ def _cluster(metrics: Mapping[str, float]) -> Extents:
     x, y, z = (_metric(metrics, f"launch__cluster_dim_{axis}") for axis in "xyz")
     if NULL in (x, y, z):
         x, y, z = _metric(metrics, "launch__cluster_size"), 1, 1
-    if x == NULL:
+    if not 0 <= x * y * z <= _MAX_CLUSTER:
         return NO_EXTENTS
     return max(x, 1), max(y, 1), max(z, 1)
 

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from wavescope.audit import quality
 from wavescope.audit.database import Database, integers, num_rows, opened, rows
+from wavescope.audit.extents import MAX_GRID, MAX_THREADS
 from wavescope.audit.gpus import completed, unknown
 from wavescope.audit.launches import NULL, UNKNOWN_PART, IntColumn, Launches, ProfiledDevice
 from wavescope.audit.nsys_operators import operators
@@ -62,7 +63,6 @@ _GPU_COLUMNS = (
     "maxWarpsPerSm",
     "threadsPerWarp",
 )
-_MAX_EXTENTS = (2**31 - 1, 65535, 65535)
 _MAX_START = 2**62
 _MAX_KERNEL_NS = 86_400 * 10**9
 NO_NAME = "(no name)"
@@ -113,8 +113,8 @@ def _launches(database: Database, kernels: str) -> Launches:
         "stream": numbers["streamId"],
         "start_ns": start_ns,
         "duration_ns": cut_ns,
-        "grid": _extents(numbers, "grid", _MAX_EXTENTS),
-        "block": _extents(numbers, "block", (1024, 1024, 64)),
+        "grid": _extents(numbers, "grid"),
+        "block": _extents(numbers, "block"),
         "cluster": _clusters(numbers),
         "registers": _within(numbers["registersPerThread"], 0, 1024),
         "shared_static": _within(numbers["staticSharedMemory"], 0, 2**31),
@@ -137,12 +137,12 @@ def _times(numbers: Columns) -> tuple[IntColumn, IntColumn]:
     return start, _within(np.where(known, end - start, NULL), 0, _MAX_KERNEL_NS)
 
 
-def _extents(numbers: Columns, what: str, most: tuple[int, int, int]) -> IntColumn:
+def _extents(numbers: Columns, what: str) -> IntColumn:
     """[kernels, 3] extents of the "grid" or "block", all NULL where one cannot be."""
     extents = np.stack([numbers[what + axis] for axis in "XYZ"], axis=1)
-    extents[((extents < 1) | (extents > most)).any(axis=1)] = NULL
+    extents[((extents < 1) | (extents > MAX_GRID)).any(axis=1)] = NULL
     if what == "block":
-        extents[extents.prod(axis=1) > 1024] = NULL
+        extents[(extents > MAX_THREADS).any(axis=1) | (extents.prod(axis=1) > MAX_THREADS)] = NULL
     return extents
 
 
