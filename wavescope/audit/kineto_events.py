@@ -16,6 +16,7 @@ from wavescope.audit.extents import NO_EXTENTS, Extents, block_extents, grid_ext
 from wavescope.audit.gpus import MAX_RATIOS
 from wavescope.audit.kineto_values import decoded, plain, times
 from wavescope.audit.launches import NULL
+from wavescope.audit.quality import MAX_KERNEL_NS
 from wavescope.audit.table import whole
 
 _ABSENT = msgspec.Raw(b"")
@@ -27,7 +28,6 @@ _MAX_CATEGORIES = 200  # real traces have a dozen
 _MAX_WINDOWS = 1000
 _MAX_ID = 2**62
 _MAX_REGISTERS = 1024  # a thread; no architecture so far has more than 255
-MAX_KERNEL_NS = 86_400 * 10**9  # a kernel that runs for a day is a wrong number
 
 
 class Event(msgspec.Struct, gc=False):

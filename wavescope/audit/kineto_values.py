@@ -9,7 +9,8 @@ from typing import Any, TypeVar
 
 import msgspec
 
-NO_NAME = "(no name)"
+from wavescope.audit.launches import NO_NAME
+
 MAX_NS = 2**62
 
 Shapes = tuple[Any, ...]

@@ -15,6 +15,7 @@ NULL = -1
 # In `context_sms`: the launch ran in a green context whose SM count the profile does not give,
 # so neither the device's count nor any other holds.
 UNKNOWN_PART = -2
+NO_NAME = "(no name)"  # of a kernel whose name the profile lacks
 
 IntColumn = NDArray[np.int64]
 FloatColumn = NDArray[np.float64]

@@ -11,7 +11,7 @@ from typing import NoReturn
 
 from wavescope.audit import ncu_metrics
 from wavescope.audit.extents import NO_EXTENTS, Extents, grid_extents
-from wavescope.audit.launches import Launches
+from wavescope.audit.launches import NO_NAME, Launches
 from wavescope.audit.lines import lines
 from wavescope.audit.ncu_metrics import DEVICE_NAME, WANTED, Kernel, launches
 from wavescope.audit.ncu_numbers import Separators, is_rounded, scale
@@ -220,7 +220,7 @@ def _kernel(row: _Row, separators: Separators) -> Kernel:
     facts = row.facts
     capability = _CAPABILITY.fullmatch(facts.get("CC", "").strip())
     return Kernel(
-        name=facts["Kernel Name"] or "(no name)",
+        name=facts["Kernel Name"] or NO_NAME,
         metrics=metrics,
         device_name=facts.get(DEVICE_NAME) or None,
         compute_capability=(int(capability[1]), int(capability[2])) if capability else None,

@@ -17,7 +17,7 @@ from typing import Any, NoReturn
 
 import numpy as np
 
-from wavescope.audit.launches import Launches
+from wavescope.audit.launches import NO_NAME, Launches
 from wavescope.audit.ncu_metrics import DEVICE_NAME, WANTED, Activity, Kernel, launches
 from wavescope.audit.quality import counted
 from wavescope.audit.source import Progress, head, refuse
@@ -85,7 +85,7 @@ def _kernel(entry: Mapping[str, Any]) -> Kernel:
     }
     name = entry["metrics"].get(DEVICE_NAME)
     return Kernel(
-        name=entry["name"] or "(no name)",
+        name=entry["name"] or NO_NAME,
         metrics=metrics,
         device_name=name if isinstance(name, str) and name else None,
         activity=activity(entry["time_ns"], entry["series"]),

@@ -13,7 +13,7 @@ from wavescope.audit import quality
 from wavescope.audit.database import Database, integers, num_rows, opened, rows
 from wavescope.audit.extents import MAX_GRID, MAX_THREADS
 from wavescope.audit.gpus import completed, unknown
-from wavescope.audit.launches import NULL, UNKNOWN_PART, IntColumn, Launches, ProfiledDevice
+from wavescope.audit.launches import NO_NAME, NULL, UNKNOWN_PART, IntColumn, Launches, ProfiledDevice
 from wavescope.audit.nsys_operators import operators
 from wavescope.audit.nsys_refusal import explain_no_kernels, explain_no_profile
 from wavescope.audit.source import Progress
@@ -64,8 +64,6 @@ _GPU_COLUMNS = (
     "threadsPerWarp",
 )
 _MAX_START = 2**62
-_MAX_KERNEL_NS = 86_400 * 10**9
-NO_NAME = "(no name)"
 Columns = dict[str, IntColumn]
 
 
@@ -134,7 +132,7 @@ def _times(numbers: Columns) -> tuple[IntColumn, IntColumn]:
     """Start and duration; a duration that cannot be is NULL."""
     start, end = (_within(numbers[name], 0, _MAX_START) for name in ("start", "end"))
     known = (start != NULL) & (end != NULL)
-    return start, _within(np.where(known, end - start, NULL), 0, _MAX_KERNEL_NS)
+    return start, _within(np.where(known, end - start, NULL), 0, quality.MAX_KERNEL_NS)
 
 
 def _extents(numbers: Columns, what: str) -> IntColumn:

@@ -10,6 +10,7 @@ from wavescope.audit.launches import NULL, IntColumn
 # Dependent launches overlap their predecessor on purpose: by up to 3.7 us in a public trace of a
 # B200.  A kernel that runs further past its successor's start has a wrong end.
 MAX_OVERLAP_NS = 10_000
+MAX_KERNEL_NS = 86_400 * 10**9  # a kernel that runs for a day is a wrong number
 
 
 def counted(number: int, one: str, many: str) -> str:
