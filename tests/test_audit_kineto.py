@@ -278,7 +278,7 @@ def test_events_that_are_no_objects_are_passed_over(tmp_path: Path) -> None:
     ("content", "problem"),
     [
         ("{}", "JSON, but not a trace: no list 'traceEvents' (members: none)"),
-        ('{"a": 1, "b": {"c": [1]}}', "(members: a, b)"),
+        ('{"a": 1, "b\nc": {"c": [1]}}', "(members: a, b c)"),
         ('{"traceEvents": 3}', "no list 'traceEvents'"),
         ('{"traceEvents": [{"cat": "kernel"}', "truncated: the JSON text ends at byte 34"),
         ('{"traceEvents": [{"cat": "kernel"}]', "truncated: the JSON text ends at byte 35"),
@@ -373,7 +373,7 @@ def test_nanoseconds(raw: bytes, expected: int | None) -> None:
     assert nanoseconds(raw) == expected
 
 
-@given(st.integers(0, 2**62))
+@given(st.integers(0, 2**61))
 def test_nanoseconds_of_exact_decimals(number: int) -> None:
     assert nanoseconds(f"{number // 1000}.{number % 1000:03d}".encode()) == number
 
@@ -385,6 +385,7 @@ def test_text_of_any_string(string: str) -> None:
 
 def test_shapes_of_tensor_lists() -> None:
     assert shapes(b'[[1, 2], [], [[3], [4, 5]], "x"]') == ((1, 2), (), ((3,), (4, 5)), ())
+    assert shapes(b"[[4294967296], [-1, 2], [1000000, 10000000], [0, 5]]") == ((), (), (), (0, 5))
     assert shapes(b"") is None
     assert shapes(b"3") is None
     assert shapes(b"[[") is None

@@ -29,7 +29,7 @@ from wavescope.audit.links import (
     small_column,
     values_at,
 )
-from wavescope.audit.source import Progress, pieces, refuse
+from wavescope.audit.source import Progress, pieces, refuse, shown
 from wavescope.audit.table import chosen, positive, table, whole
 from wavescope.errors import NoKernels
 
@@ -62,7 +62,7 @@ def read(path: str | Path, *, progress: Progress | None = None) -> Launches:
                 found = True
                 events.add(part.elements)
     if not found:
-        names = ", ".join(key[:40] for key in keys[:_SHOWN]) or "none"
+        names = ", ".join(shown(key) for key in keys[:_SHOWN]) or "none"
         refuse(where, f"JSON, but not a trace: no list '{ARRAY}' (members: {names})", "give a PyTorch trace")
     if not events.kernels.name:
         raise NoKernels(f"{where}: {_why_none(events)}")
@@ -96,7 +96,7 @@ def _why_none(events: Events) -> str:
     if not events.categories:
         return "a trace without events; profile while the model runs"
     counts = sorted(events.categories.items(), key=lambda item: -item[1])
-    held = ", ".join(f"{text(name) if name else 'metadata'} {count}" for name, count in counts[:_SHOWN])
+    held = ", ".join(f"{shown(text(name)) if name else 'metadata'} {count}" for name, count in counts[:_SHOWN])
     if b'"cuda_profiler_range"' in events.categories:
         advice = "CUPTI range profiling was on, which replaces kernel events; profile without it"
     else:

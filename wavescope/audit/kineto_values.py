@@ -5,13 +5,17 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Sequence
 from decimal import Decimal, InvalidOperation
+from math import prod
 from typing import Any, TypeVar
 
 import msgspec
 
 from wavescope.audit.launches import NO_NAME
 
-MAX_NS = 2**62
+MAX_NS = 2**61  # twice that is still within 64 bits
+
+# Of a tensor; what is above fits no memory, and products of it no 64 bits.
+_MAX_EXTENT, _MAX_ELEMENTS = 2**31 - 1, 2**42
 
 Shapes = tuple[Any, ...]
 Args = TypeVar("Args", bound=msgspec.Struct)
@@ -70,7 +74,7 @@ def text(raw: bytes) -> str:
 
 
 def shapes(raw: bytes) -> Shapes | None:
-    """Input shapes as tuples, () for an input that is no tensor; None where the trace has none."""
+    """Input shapes as tuples, () for an input that is no tensor or cannot be one; None where the trace has none."""
     if not raw:
         return None
     try:
@@ -83,8 +87,14 @@ def shapes(raw: bytes) -> Shapes | None:
 def _tuple(value: object, depth: int) -> Any:
     """Lists as tuples (a list of tensors has a list of shapes); what is neither list nor number as ()."""
     if isinstance(value, list):
-        return tuple(_tuple(item, depth - 1) for item in value) if depth else ()
+        items = tuple(_tuple(item, depth - 1) for item in value) if depth else ()
+        is_shape = all(isinstance(item, int) for item in items)
+        return () if is_shape and not _can_be(items) else items
     return value if isinstance(value, int) else ()
+
+
+def _can_be(shape: tuple[int, ...]) -> bool:
+    return all(0 <= extent <= _MAX_EXTENT for extent in shape) and prod(shape) <= _MAX_ELEMENTS
 
 
 def plain(raw: msgspec.Raw) -> object:

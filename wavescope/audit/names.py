@@ -16,6 +16,7 @@ from typing import Any, Literal, get_args
 Kind = Literal["gemm", "convolution", "attention", "reduction", "communication"]
 KINDS: tuple[Kind, ...] = get_args(Kind)
 # Names are searched up to here: beyond it a demangled template repeats its arguments.
+_LARGEST = 1 << 16  # of a tile, cluster or number of stages; real ones have four digits at most
 _SEARCHED = 4000
 _NUMBERS = ("tile_m", "tile_n", "tile_k", "stages", "cluster_m", "cluster_n")
 
@@ -126,8 +127,8 @@ def _read(rule: Rule, text: str, found: re.Match[str]) -> DecodedName | None:
         more = pattern.search(text)
         said.update({key: value for key, value in more.groupdict().items() if value is not None} if more else {})
     numbers = {key: int(said[key]) for key in _NUMBERS if key in said}
-    if 0 in numbers.values():
-        return None  # no tile has a side of 0: a name that only looks like one of the family
+    if not all(0 < number <= _LARGEST for number in numbers.values()):
+        return None  # no tile has a side of 0 or of a million: a name that only looks like one of the family
     persistent = rule.persistent
     if rule.persistent_if:
         persistent = rule.persistent_if.search(text) is not None

@@ -6,7 +6,7 @@ import re
 from typing import NoReturn
 
 from wavescope.audit.database import Database, num_rows, rows
-from wavescope.audit.source import refuse
+from wavescope.audit.source import refuse, shown
 from wavescope.errors import NoKernels
 
 _INFORMATION = 1  # ENUM_DIAGNOSTIC_SEVERITY_LEVEL; warnings and errors are above
@@ -22,7 +22,7 @@ _CAUSES = (
 
 def explain_no_profile(database: Database) -> NoReturn:
     """Refuse a database that nsys did not write."""
-    names = ", ".join(name[:40] for name in list(database.columns)[:8])
+    names = ", ".join(shown(name) for name in list(database.columns)[:8])
     what = (
         f"an SQLite database, but no Nsight Systems export (tables: {names})"
         if names
@@ -50,7 +50,7 @@ def _diagnostics(database: Database) -> list[str]:
     if diagnostics is None:
         return []
     found = [
-        " ".join(text.split())[:_MAX_CHARS]
+        shown(text, _MAX_CHARS)
         for severity, text in rows(database, diagnostics, ["severity", "text"], most=1000)
         if isinstance(text, str) and isinstance(severity, int) and severity > _INFORMATION
     ]

@@ -24,6 +24,12 @@ def refuse(path: str | Path, what: str, advice: str) -> NoReturn:
     raise InputError(f"{path}: {what}; {advice}")
 
 
+def shown(text: str, most: int = 40) -> str:
+    """A name from the file as a part of one line, shortened."""
+    line = " ".join(text.split())
+    return line if len(line) <= most else line[: most - 3] + "..."
+
+
 def head(path: str | Path, size: int = 4096) -> bytes:
     """The first bytes of the file.
 
