@@ -15,8 +15,8 @@ from typing import Any, Literal, get_args
 
 Kind = Literal["gemm", "convolution", "attention", "reduction", "communication"]
 KINDS: tuple[Kind, ...] = get_args(Kind)
-# Names are searched up to here: beyond it a demangled template repeats its arguments.
 _LARGEST = 1 << 16  # of a tile, cluster or number of stages; real ones have four digits at most
+# Names are searched up to here: beyond it a demangled template repeats its arguments.
 _SEARCHED = 4000
 _NUMBERS = ("tile_m", "tile_n", "tile_k", "stages", "cluster_m", "cluster_n")
 
