@@ -10,7 +10,7 @@ from audit_mutations import SEEDS, fuzz
 from test_audit_public_files import PROFILES
 
 # The share accepted of the long run is a quarter or more; of few it may be a little less than a tenth by chance.
-RUNS = {"kineto": 150, "csv": 150, "sqlite": 100, "ncu-rep": 3}
+RUNS = {"kineto": 120, "csv": 100, "sqlite": 60, "ncu-rep": 3}
 
 
 @pytest.mark.parametrize("kind", RUNS)

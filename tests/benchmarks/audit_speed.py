@@ -24,6 +24,7 @@ import sys
 import tempfile
 import time
 from concurrent.futures import ProcessPoolExecutor
+from dataclasses import dataclass
 from pathlib import Path
 
 CHECKOUT = Path(__file__).parents[2]
@@ -37,20 +38,29 @@ print(len(trace.get_trace(0)))
 BASE_MB, BYTES_A_KERNEL = 150, 200
 
 
-def run(command: list[str]) -> tuple[float, float, bytes, bytes]:
-    """Wall seconds, peak memory in MB (10**6 bytes), stdout and stderr of a process that must succeed."""
-    with tempfile.TemporaryFile() as out, tempfile.TemporaryFile() as err:
+@dataclass(frozen=True)
+class Taken:
+    """What a process took: wall and CPU seconds, peak memory in MB (10**6 bytes); and what it said on stderr."""
+
+    seconds: float
+    cpu_seconds: float
+    peak_mb: float
+    stderr: bytes
+
+
+def run(command: list[str]) -> Taken:
+    """Run a process that must succeed."""
+    with tempfile.TemporaryFile() as err:
         begin = time.perf_counter()
-        process = subprocess.Popen(command, cwd=CHECKOUT, stdout=out, stderr=err)
+        process = subprocess.Popen(command, cwd=CHECKOUT, stdout=subprocess.DEVNULL, stderr=err)
         _, status, usage = os.wait4(process.pid, 0)
         seconds = time.perf_counter() - begin
         process.returncode = os.waitstatus_to_exitcode(status)
-        out.seek(0)
         err.seek(0)
-        said, complaints = out.read(), err.read()
+        said = err.read()
     if process.returncode:
-        sys.exit(f"{command}: exit {process.returncode}: {complaints.decode(errors='replace')[-500:]}")
-    return seconds, usage.ru_maxrss * 1024 / 1e6, said, complaints
+        sys.exit(f"{command}: exit {process.returncode}: {said.decode(errors='replace')[-500:]}")
+    return Taken(seconds, usage.ru_utime + usage.ru_stime, usage.ru_maxrss * 1024 / 1e6, said)
 
 
 def audit(trace: Path) -> list[str]:
@@ -60,15 +70,16 @@ def audit(trace: Path) -> list[str]:
 def side_by_side(trace: Path, hta: str | None, runs: int) -> dict[str, dict[str, float]]:
     """Median seconds and peak MB of each, in turns."""
     commands = {"wavescope": audit(trace)} | ({"hta": [hta, "-c", HTA, str(trace)]} if hta else {})
-    taken: dict[str, list[tuple[float, float]]] = {name: [] for name in commands}
+    taken: dict[str, list[Taken]] = {name: [] for name in commands}
     for _ in range(runs):
         for name, command in commands.items():
-            taken[name].append(run(command)[:2])
+            taken[name].append(run(command))
     return {
         name: {
-            "seconds": round(statistics.median(seconds for seconds, _ in some), 3),
-            "least_seconds": round(min(seconds for seconds, _ in some), 3),
-            "peak_mb": round(max(memory for _, memory in some), 1),
+            "seconds": round(statistics.median(one.seconds for one in some), 3),
+            "least_seconds": round(min(one.seconds for one in some), 3),
+            "cpu_seconds": round(statistics.median(one.cpu_seconds for one in some), 3),
+            "peak_mb": round(max(one.peak_mb for one in some), 1),
         }
         for name, some in taken.items()
     }
@@ -104,14 +115,14 @@ def large(trace: Path, gigabytes: float) -> dict[str, float]:
         # in a process of its own: a child's peak memory counts what its parent holds as it forks
         with ProcessPoolExecutor(1, multiprocessing.get_context("spawn")) as writing:
             kernels = writing.submit(write_large, trace, target, int(gigabytes * 1e9)).result()
-        seconds, peak, _, complaints = run(audit(target))
+        taken = run(audit(target))
         return {
             "gigabytes": round(target.stat().st_size / 1e9, 3),
             "kernels": kernels,
-            "seconds": round(seconds, 2),
-            "peak_mb": round(peak, 1),
+            "seconds": round(taken.seconds, 2),
+            "peak_mb": round(taken.peak_mb, 1),
             "bound_mb": round(BASE_MB + BYTES_A_KERNEL * kernels / 1e6, 1),
-            "lines_of_progress": complaints.count(b"read "),
+            "lines_of_progress": taken.stderr.count(b"read "),
         }
 
 
