@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from wavescope.audit.activity import SPREAD, UNKNOWN_MATH_SHARE, activity, math_share
-from wavescope.audit.assess import Assessment, Key, assess
+from wavescope.audit.assess import Assessment, Key, assess, cluster_size
 from wavescope.audit.assessed import assess_launches, estimated_activity, keys_of, lost_ns
 from wavescope.audit.capacity import (
     FROM_DIVISION,
@@ -22,6 +22,7 @@ from wavescope.audit.capacity import (
     Capacity,
     Needs,
     capacity,
+    occupancy_share,
     peak_flop_per_ns,
 )
 from wavescope.audit.launches import NULL, UNKNOWN_PART, ProfiledDevice
@@ -53,6 +54,7 @@ def key(**changes: object) -> Key:
         ("aten::matmul", ((7, 2, 3), (6, 3, 4)), None),
         ("aten::mm", ((2, 3),), None),
         ("aten::mm", ((2, 0), (0, 4)), None),
+        ("aten::mm", ((2**31, 2**31), (2**31, 2**31)), None),  # 2**93 multiply-adds
         ("aten::mm", None, None),
         ("aten::mm", ((2, 3), "x"), None),
         ("aten::add", ((2, 3), (3, 4)), None),
@@ -185,6 +187,14 @@ def test_a_kernel_that_ran_has_fitted_whatever_its_numbers_say() -> None:
     assert found.ctas_per_sm == 1
 
 
+def test_occupancy_of_impossible_facts_is_unknown() -> None:
+    # 5 CTAs of 8 warps in room for 64; with one block an SM no more than those 8
+    room = capacity(SMALL, A100, 108)
+    assert occupancy_share(SMALL, A100, room, 10_000) == 40 / 64
+    assert occupancy_share(SMALL, A100, room, 108) == 8 / 64
+    assert math.isnan(occupancy_share(SMALL, replace(A100, threads_per_sm=3), room, 108))
+
+
 def test_limits_come_with_the_compute_capability_where_the_product_is_unknown() -> None:
     other = ProfiledDevice(0, "NVIDIA H800", (9, 0), 132, None, None, None, None, None)
     assert capacity(NVJET, other, 132).ctas_per_sm == 1
@@ -283,6 +293,7 @@ def test_a_tile_that_does_not_explain_the_grid_is_not_believed() -> None:
     ("changes", "device", "reason"),
     [
         ({"grid": (NULL, NULL, NULL)}, H200, "no grid"),
+        ({"grid": (2**40, 2**40, 1)}, H200, "no grid"),
         ({"context_sms": UNKNOWN_PART}, H200, "green context"),
         ({"name": NCCL}, H200, "communication"),
         ({}, replace(H200, sms=None), "--gpu"),
@@ -293,6 +304,12 @@ def test_what_cannot_be_assessed_says_why(changes: dict[str, object], device: Pr
     found = assess(key(**changes), device)
     assert found.verdict == "not assessable"
     assert reason in found.reason
+
+
+def test_a_cluster_that_cannot_be_is_not_believed() -> None:
+    assert cluster_size(key(cluster=(2**20, 2**20, 1)), None) == 1
+    assert cluster_size(key(cluster=(2, 1, 1)), None) == 2
+    assert cluster_size(key(), decode(GEMM)) == 2
 
 
 def test_a_green_context_has_its_own_sms() -> None:

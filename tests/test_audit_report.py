@@ -199,6 +199,7 @@ def test_nothing_is_advised_where_nothing_is_lost() -> None:
     full = {"name": PLAIN, "grid": (264, 1, 1), "shared_dynamic": 200_000, "operator": None}
     assert advice(examine([launches(full)])) == ()
     assert advice(examine([launches({"duration_ns": NULL})])) == ()
+    assert advice(examine([launches({"duration_ns": 0, "shapes": None})])) == ()
 
 
 # --- JSON ----------------------------------------------------------------------------------------

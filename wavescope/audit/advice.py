@@ -27,10 +27,12 @@ _ROOM = (
 def advice(audit: Audit, most: int = MOST) -> tuple[str, ...]:
     """One or two sentences for each of the first groups; empty where nothing is worth a try."""
     total = audit.totals.total_ns
+    if not total:
+        return ()
     worth = [
         group
         for group in audit.groups[:most]
-        if total and group.assessment.is_assessed and group.lost_low_ns / total >= _SMALL_SHARE
+        if group.assessment.is_assessed and group.lost_low_ns / total >= _SMALL_SHARE
     ]
     crowded = [group for group in audit.groups if group.beside and group.beside.total_ns >= _SMALL_SHARE * total]
     crowded.sort(key=lambda group: -_extra_ns(group))

@@ -25,6 +25,10 @@ ASSESSED = frozenset(VERDICTS) - {"persistent, tiles unknown", "not assessable"}
 # A last wave that idles less than this share of the SM time is not worth a name of its own.
 _SMALL_TAIL = 0.05
 _MANY_WAVES = 5
+# Larger grids than (2**31 - 1) * 65535 * 65535 and clusters of more than 16 CTAs cannot be launched
+# (CUDA C++ Programming Guide 13, technical specifications); what is above these is damage.
+_MOST_BLOCKS = 2**63 - 1
+_MOST_IN_CLUSTER = 32
 
 Triple = tuple[int, int, int]
 
@@ -144,10 +148,11 @@ def sms_of(key: Key, profiled: ProfiledDevice | None) -> tuple[int, str]:
 
 def cluster_size(key: Key, decoded: DecodedName | None) -> int:
     """CTAs a cluster: as the profile says, else as the name does, else 1."""
-    recorded = _volume(key.cluster)
+    recorded = _volume(key.cluster, _MOST_IN_CLUSTER)
     if recorded > 0:
         return recorded
-    return (decoded.cluster if decoded else None) or 1
+    named = (decoded.cluster if decoded else None) or 1
+    return named if named <= _MOST_IN_CLUSTER else 1
 
 
 def _needs(key: Key, decoded: DecodedName | None) -> Needs:
@@ -271,7 +276,7 @@ def _math_ns(cut: Tiling | None, decoded: DecodedName | None, profiled: Profiled
     return 2 * cut.issued_macs / rate if cut and rate else float("nan")
 
 
-def _volume(extents: Triple) -> int:
-    """The product of three extents; 0 where one of them is not known."""
+def _volume(extents: Triple, most: int = _MOST_BLOCKS) -> int:
+    """The product of three extents; 0 where one of them is not known, or where it cannot be."""
     x, y, z = extents
-    return x * y * z if min(extents) > 0 else 0
+    return x * y * z if min(extents) > 0 and x * y * z <= most else 0

@@ -107,7 +107,7 @@ def occupancy_share(needs: Needs, profiled: ProfiledDevice, room: Capacity, bloc
     above 48 KB of shared memory.
     """
     device = machine(profiled, room.sms)
-    if device is None or room.ctas_per_sm is None:
+    if device is None or room.ctas_per_sm is None or device.threads_per_sm < WARP_THREADS:
         return float("nan")
     warps = -(-needs.threads // WARP_THREADS)
     return min(room.ctas_per_sm, blocks / room.sms) * warps / (device.threads_per_sm // WARP_THREADS)

@@ -21,6 +21,8 @@ _FACTORS = {
     "aten::baddbmm": (1, 2),
     "aten::baddbmm_": (1, 2),
 }
+# More multiply-adds than any kernel does: an hour at 1 PFLOP/s is less.
+_MOST_MACS = 2**61
 _LINEAR = "aten::linear"  # its second factor is stored as [n, k]
 
 
@@ -47,7 +49,7 @@ def gemm_of(operator: str | None, shapes: object) -> Gemm | None:
     """The product that an operator with these input shapes computes; None for other operators.
 
     `shapes` is a tuple with one entry an input, a tuple of extents for a tensor.  Shapes
-    that do not fit together give None: nothing is guessed.
+    that do not fit together, or that no GPU could work through, give None: nothing is guessed.
     """
     if operator is None or not isinstance(shapes, tuple):
         return None
@@ -59,7 +61,8 @@ def gemm_of(operator: str | None, shapes: object) -> Gemm | None:
         return None
     if operator == _LINEAR:
         b = (*b[:-2], b[-1], b[-2])
-    return _product(a, b)
+    found = _product(a, b)
+    return found if found and found.macs <= _MOST_MACS else None
 
 
 def _is_matrix(shape: object) -> TypeGuard[Shape]:
