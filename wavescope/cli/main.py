@@ -12,6 +12,7 @@ from typing import Annotated
 import typer
 
 from wavescope import __version__
+from wavescope.cli.audit import audit
 from wavescope.cli.devices import devices
 from wavescope.cli.doctor import doctor
 from wavescope.cli.explain import explain
@@ -27,6 +28,7 @@ Examples:
   wavescope profile --m 2304 --n 2304 --k 4096
   wavescope profile -m 2304 -n 2304 -k 4096 --tile 128x256x64 -o run.parquet
   wavescope report run.parquet --json
+  wavescope audit trace.json.gz
   wavescope explain wave efficiency
 
 \b
@@ -43,6 +45,7 @@ app = typer.Typer(
 app.command(short_help="Run one GEMM and report where its SM time goes.")(profile)
 app.command(short_help="Show the report of a recorded trace; needs no GPU.")(report)
 app.command(short_help="Convert a recorded trace to CSV.")(export)
+app.command(short_help="Rank the kernels of a recorded profile by time lost to waves.")(audit)
 app.command(short_help="List virtual devices and this machine's GPUs.")(devices)
 app.command(short_help="Check the installation.")(doctor)
 app.command(short_help="Explain a word of the reports.")(explain)

@@ -63,5 +63,19 @@ def positive_number(option: str, text: str, *, most: float, example: float) -> f
     return value
 
 
+def percentage(option: str, text: str) -> float:
+    """The percentage `text` of `option`, between 0 and 100, with or without a percent sign.
+
+    Raises: UsageError naming the option and the value.
+    """
+    try:
+        value = float(text.strip().removesuffix("%"))
+    except ValueError:
+        value = math.nan
+    if not 0 <= value <= 100:
+        raise UsageError(f'{option}: "{_shown(text)}" is not a percentage from 0 to 100; give one such as 5')
+    return value
+
+
 def _shown(text: str) -> str:
     return text if len(text) <= _SHOWN else f"{text[:_SHOWN]}.. ({len(text)} characters)"

@@ -15,7 +15,7 @@ MAX_WIDTH = 140
 INDENT = 2
 _GAP = 2
 
-SOURCE_STYLES = {"measured": "green", "simulated": "bold yellow"}
+SOURCE_STYLES = {"measured": "green", "simulated": "bold yellow", "estimated": "cyan"}
 
 
 @dataclass(frozen=True)
