@@ -40,7 +40,12 @@ def compile_code(kernel: Kernel, code: TileCode, schedule: str, probe: bool, dev
 
 @pytest.mark.parametrize("schedule", SCHEDULES)
 @pytest.mark.parametrize(
-    ("kernel", "code"), [(kernel, code) for kernel in kernels.KERNELS for code in kernel.codes], ids=str
+    ("kernel", "code"),
+    [
+        pytest.param(kernel, code, id=f"{kernel.name}-{code.tile}")
+        for kernel in kernels.KERNELS
+        for code in kernel.codes
+    ],
 )
 def test_probe_off_leaves_no_clock_read(kernel: Kernel, code: TileCode, schedule: str) -> None:
     plain = sass(compile_code(kernel, code, schedule, False, "h200"))

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -8,8 +9,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.synthetic import LAUNCH, Span, spans_from
+from wavescope.analyze import analyze
 from wavescope.tail import fit_cost, list_makespan, tail_split
 from wavescope.trace import Kind, Launch
+from wavescope.trace_file import load
 from wavescope.units import Units, units_of
 from wavescope.wave_report import CostModel, Quantity, TailSplit
 
@@ -22,8 +25,8 @@ def lives(*ctas: tuple[int, int, int, int]) -> list[Span]:
     return [Span(Kind.CTA, cta, sm, begin, end) for cta, sm, begin, end in ctas]
 
 
-def split(units: Units, launch: Launch, used_sms: int, tail: float) -> TailSplit:
-    return tail_split(units, launch, used_sms, Quantity(tail, 0.0), timer_step_ns=0)
+def split(units: Units, launch: Launch, used_sms: int, tail: float, not_idle: float = 0.0) -> TailSplit:
+    return tail_split(units, launch, used_sms, not_idle, Quantity(tail, 0.0), timer_step_ns=0)
 
 
 def test_hand_worked_static_schedule_with_unequal_units() -> None:
@@ -89,7 +92,8 @@ def test_equal_costs_have_a_closed_form(units: int, places: int) -> None:
 @pytest.mark.parametrize("schedule", ["fixed", "dynamic", "persistent", None])
 @given(units=st.integers(1, 30), sms=st.integers(1, 4), ctas_per_sm=st.integers(1, 3))
 def test_equal_units_give_the_textbook(schedule: str | None, units: int, sms: int, ctas_per_sm: int) -> None:
-    # (P * ceil(U / P) - U) * unit time / C, where the used SMs make up P places.
+    # (S * ceil(U / S) - U) * unit time / w, w the units side by side: with one CTA an SM the
+    # textbook's (P * ceil(U / P) - U) * unit time.
     places, cost = sms * ctas_per_sm, 100
     rows = []
     for number in range(units):
@@ -100,11 +104,29 @@ def test_equal_units_give_the_textbook(schedule: str | None, units: int, sms: in
         mine = [row for row in rows if row.cta == cta]
         rows.append(Span(Kind.CTA, cta, mine[0].sm, min(row.begin for row in mine), max(row.end for row in mine)))
     launch = replace(LAUNCH, schedule=schedule, places=places, ctas_per_sm=ctas_per_sm)
-    found = split(units_of(spans_from(rows)), launch, used_sms=sms, tail=12345.0)
-    textbook = (places * -(-units // places) - units) * cost / ctas_per_sm
+    used = min(units, sms)
+    not_idle = cost * len({(row.sm, row.begin) for row in rows if row.kind == Kind.MAC})  # SMs x turns with a unit
+    found = split(units_of(spans_from(rows)), launch, used, 12345.0, not_idle)
+    textbook = (used * -(-units // sms) - units) * not_idle / units
     assert found.quantization.value == pytest.approx(textbook)
     assert found.quantization.value + found.imbalance.value == pytest.approx(12345.0)
     assert found.cost == CostModel(pytest.approx(cost / 4), 0.0, 0.0, None)
+
+
+def test_several_ctas_an_sm_are_counted_by_sms() -> None:
+    # FACTS of an A100: 576 equal blocks, five an SM, on 108 SMs.  Places say 1.07 waves and 46.7 % idle; SMs
+    # say 5.33 units each, so six rounds of a fifth of a unit's time: 1 - 576 / (108 * 6) = 11.1 %.
+    cost, sms = 100, 108
+    rows = []
+    for number in range(576):
+        turn = 0 if number < 540 else 1
+        rows.append(unit(number, number, number % sms, turn * cost, (turn + 1) * cost, 4))
+    rows += [Span(Kind.CTA, row.cta, row.sm, row.begin, row.end) for row in rows]
+    launch = replace(LAUNCH, schedule="fixed", places=540, ctas_per_sm=5)
+    # the 36 left over have their SM to themselves: were it full, they would take a fifth as long
+    not_idle = 540 * cost / 5 + 36 * cost / 5
+    found = split(units_of(spans_from(rows)), launch, sms, 0.0, not_idle)
+    assert found.quantization.value / (sms * found.makespan_ns) == pytest.approx(0.111, abs=5e-4)
 
 
 def test_quantization_counts_used_sms_only() -> None:
@@ -120,7 +142,8 @@ def test_error_of_the_split_follows_the_timer() -> None:
     # endpoints each is wrong by 8 * sqrt(2 / 4) of 100: 200 * 5.657 / 100.
     rows = [unit(n, n, n % 3, n // 3 * 100, n // 3 * 100 + 100, 4) for n in range(4)]
     ctas = lives(*((row.cta, row.sm, row.begin, row.end) for row in rows))
-    found = tail_split(units_of(spans_from([*rows, *ctas])), replace(LAUNCH, places=3), 3, Quantity(205.0, 4.0), 8)
+    units = units_of(spans_from([*rows, *ctas]))
+    found = tail_split(units, replace(LAUNCH, places=3), 3, 400.0, Quantity(205.0, 4.0), 8)
     assert found.quantization == Quantity(200.0, pytest.approx(11.3137085))
     assert found.imbalance == Quantity(5.0, pytest.approx((16 + 128) ** 0.5))
 
@@ -185,7 +208,7 @@ def test_two_lanes_of_a_cta_work_side_by_side() -> None:
     rows += [unit(n, 0, 0, n // 2 * 100, n // 2 * 100 + 100, 4, lane=n % 2) for n in range(4)]
     units = units_of(spans_from(rows))
     assert (units.lanes, units.held_ns.tolist()) == (2, [100] * 4)
-    found = split(units, replace(LAUNCH, schedule="persistent", places=1), used_sms=1, tail=0)
+    found = split(units, replace(LAUNCH, schedule="persistent", places=1), used_sms=1, tail=0, not_idle=200)
     assert (found.makespan_ns, found.quantization.value) == (200, 0)
 
 
@@ -194,3 +217,16 @@ def test_where_only_ctas_were_recorded_each_is_a_unit() -> None:
     assert units.of_ctas
     assert (units.unit.tolist(), units.sm.tolist(), units.held_ns.tolist()) == ([0, 1], [3, 4], [40, 50])
     assert fit_cost(units)[0] == CostModel(45.0, 0.0, 0.0, None)
+
+
+@pytest.mark.parametrize(
+    "path", sorted((Path(__file__).parent / "data/h200").glob("gemm_*.parquet")), ids=lambda p: p.stem
+)
+def test_recorded_tails_of_equal_tiles_are_quantization(path: Path) -> None:
+    # Equal tiles on an idle device: whatever the number of CTAs an SM, the loads explain the time and the tail.
+    report = analyze(load(path))
+    assert report.tail is not None
+    assert report.tail.makespan_ns == pytest.approx(report.budget.duration_ns, rel=0.025)
+    assert report.tail.quantization.value / report.budget.total_ns == pytest.approx(
+        report.budget.share("tail"), abs=0.02
+    )

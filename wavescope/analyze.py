@@ -35,7 +35,7 @@ def analyze(trace: Trace, launch_id: int | None = None) -> WaveReport:
     device = trace.device
     states, units = sm_states(spans), units_of(spans)
     shares = budget(states, device.sms, step, _useful_share(launch))
-    tail = tail_split(units, launch, shares.used_sms, shares.terms["tail"], step)
+    tail = tail_split(units, launch, shares.used_sms, shares.not_idle.value, shares.terms["tail"], step)
     steps, doubts = waterfall(shares, states, launch, device, step)
     ratio, longest = _active_cycles(states, device.sms)
     ctas = spans.select(np.flatnonzero(spans.kind == Kind.CTA))

@@ -20,27 +20,30 @@ STATIC_SCHEDULES = frozenset({"persistent", "streamk", "hybrid", "tailsplit"})
 FloatArray = NDArray[np.float64]
 
 
-def tail_split(units: Units, launch: Launch, used_sms: int, tail: Quantity, timer_step_ns: float) -> TailSplit:
+def tail_split(
+    units: Units, launch: Launch, used_sms: int, not_idle_ns: float, tail: Quantity, timer_step_ns: float
+) -> TailSplit:
     """Split the tail into quantization (nominal loads against M*) and imbalance (the rest, signed).
 
-    With `w` units side by side on an SM (CTAs per SM x lanes) the nominal load of an SM is
-    the sum of its units' costs / w.  M* is a time: for static schedules the largest load
-    of an SM or of a single CTA; otherwise when the last place ends if each of P x lanes
-    places takes the next unit as it falls free.  Over U equal units of cost c on used SMs
-    that make up P places this gives (P * ceil(U / P) - U) * c / w.  An SM that lacks one
-    of several CTAs counts as loaded less, though it is not idle: quantization is then an
-    upper estimate and imbalance makes up for it.
+    All of it is SM time: where an SM runs several units at once, one unit of cost c takes
+    c / w of it, with w the units that ran side by side on an SM, measured: the time units
+    held places over the time SMs were not idle (`not_idle_ns`).  The nominal load of an SM
+    is the sum of its units' c / w.  M* is a time: the largest load for static schedules;
+    otherwise when the last SM ends if each takes the next unit as it falls free.  Over U
+    equal units on S used SMs this gives (S * ceil(U / S) - U) * c / w.
+
+    Counted by places instead of SMs, idleness is overstated many times over where several
+    CTAs share an SM, since the ones that are left over run faster.
     """
     cost, nominal = fit_cost(units)
-    side_by_side = max(1, launch.ctas_per_sm) * units.lanes
+    most = max(1, launch.ctas_per_sm) * units.lanes
+    side_by_side = min(most, max(1.0, float(units.held_ns.sum()) / max(not_idle_ns, 1.0))) if most > 1 else 1.0
+    loads = nominal / side_by_side
     if launch.schedule in STATIC_SCHEDULES:
-        makespan = max(
-            _largest_sum(units.sm, nominal) / side_by_side,
-            _largest_sum(units.cta, nominal) / units.lanes,
-        )
+        makespan = _largest_sum(units.sm, loads)
     else:
-        makespan = list_makespan(nominal, max(1, launch.places) * units.lanes)
-    quantization = used_sms * makespan - float(nominal.sum()) / side_by_side
+        makespan = list_makespan(loads, max(1, launch.places // max(1, launch.ctas_per_sm)))
+    quantization = used_sms * makespan - float(loads.sum())
     # Relative error of a mean over the units' lengths, two endpoints each.
     error = abs(quantization) * timer_step_ns * math.sqrt(2 / len(units)) / max(float(nominal.mean()), 1.0)
     return TailSplit(

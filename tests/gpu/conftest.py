@@ -22,3 +22,10 @@ def device() -> Device:
     if os.environ.get("WAVESCOPE_REQUIRE_GPU") == "1":
         pytest.fail(reason)
     pytest.skip(reason)
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """One worker runs them all: tests that share a GPU disturb one another's times."""
+    for item in items:
+        if "gpu" in item.path.parts:
+            item.add_marker(pytest.mark.xdist_group("gpu"))
