@@ -273,9 +273,9 @@ def test_another_tile_is_scaled_by_multiply_adds() -> None:
 
 
 def test_another_device_is_scaled_by_its_rate() -> None:
-    # A100: 2048 FLOP a clock and SM against the H200's 4096; at most 1410 MHz against 1980
+    # mma.sync: A100 2048 FLOP a clock and SM, the H200 2719 of its 4096; at most 1410 MHz against 1980
     found = lookup("gemm_mma", TILE, "bf16", virtual_device("a100"), rows=(ROW,))
-    assert found.cycles_per_k_iter == 800
+    assert found.cycles_per_k_iter == pytest.approx(400 * 2719 / 2048)
     assert found.clock_mhz == pytest.approx(1700 * 1410 / 1980)
     assert found.device == "NVIDIA A100-SXM4-80GB"
     assert not found.exact
@@ -284,7 +284,7 @@ def test_another_device_is_scaled_by_its_rate() -> None:
 
 def test_another_dtype_is_scaled_by_its_rate() -> None:
     # fp32 lanes: 256 FLOP a clock and SM; fp16 as bf16
-    assert lookup("gemm_simt", TILE, "fp32", H200, rows=(ROW,)).cycles_per_k_iter == 400 * 4096 / 256
+    assert lookup("gemm_simt", TILE, "fp32", H200, rows=(ROW,)).cycles_per_k_iter == pytest.approx(400 * 2719 / 256)
     half = lookup("gemm_mma", TILE, "fp16", H200, rows=(ROW,))
     assert half.cycles_per_k_iter == 400
     assert not half.exact
@@ -293,7 +293,9 @@ def test_another_dtype_is_scaled_by_its_rate() -> None:
 def test_an_unknown_device_is_said_to_be_guessed() -> None:
     found = lookup("gemm_mma", TILE, "bf16", replace(DEVICE, compute_capability=(99, 0)), rows=(ROW,))
     assert found.cycles_per_k_iter == 400
-    assert found.notes[1].startswith("the FLOP a clock of bf16 on Test GPU is not known")
+    assert found.notes[1].startswith("the FLOP a clock of gemm_mma on Test GPU is not known")
+    b200 = lookup("gemm_mma", TILE, "bf16", virtual_device("b200"), rows=(ROW,))
+    assert b200.notes[1].startswith("the FLOP a clock of gemm_mma on NVIDIA B200 is not known")
 
 
 def test_the_nearest_row_wins() -> None:

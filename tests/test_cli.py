@@ -73,7 +73,7 @@ def test_json_is_all_there_is_on_stdout(capsys: pytest.CaptureFixture[str], tmp_
     document = json.loads(out)
     assert document["waves"]["num_units"] == 162
     assert document["budget"]["not_idle"]["share"] < 0.9
-    share_text = f"{100 * document['budget']['not_idle']['share']:.1f}%"
+    share_text = f"{100 * document['budget']['not_idle']['share']:.3f}%"
     assert err.splitlines() == [
         "wavescope: simulated because no CUDA device was found",
         f"wavescope: wrote {output}",

@@ -3,11 +3,13 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
+from tests import report_fixture as fixture
 from tests.synthetic import Span, trace_from
 from wavescope.analyze import analyze
 from wavescope.meaning import meaning
 from wavescope.problem import Problem, Tile
 from wavescope.trace import Kind
+from wavescope.wave_report import Quantity
 
 
 def blocks(durations: list[int], places: int) -> list[Span]:
@@ -64,7 +66,7 @@ def test_below_one_wave_there_are_too_few_blocks_and_no_tail() -> None:
     assert found == (
         "Too few blocks: 2 tiles for 4 SMs; 2 of 4 SMs never get one, which is 50% of all SM time. There is no tail to "
         "remove, only room for more units (a smaller tile, or k split among CTAs); whether they pay has to be measured.",
-        "Perfect balance would make it at most 100% faster, at unchanged unit cost and clock; part of that is not to be "
+        "Perfect balance would make it at most 2.0 times as fast, at unchanged unit cost and clock; part of that is not to be "
         "had, since the clock rises while SMs idle.",
     )
 
@@ -156,3 +158,13 @@ def test_late_rounds_have_ordinals() -> None:
     assert "the 21st round occupies 1 of them" in said(blocks([100] * 81, 4))[0]
     assert "the 12th round occupies 3 of them" in said(blocks([100] * 47, 4))[0]
     assert "the tenth round occupies 2 of them" in said(blocks([100] * 38, 4))[0]
+
+
+def test_much_padding_is_named() -> None:
+    report = fixture.report()
+    budget = replace(report.budget, padding=Quantity(report.budget.terms["mac"].value * 0.4, 0.0))
+    assert any(
+        "40% of the work the tiles issue lies outside the problem" in said
+        for said in meaning(replace(report, budget=budget))
+    )
+    assert not any("padding" in said for said in meaning(report))

@@ -80,7 +80,7 @@ def test_header_names_device_kernel_schedule_and_clock() -> None:
         "schedule fixed, raster grouped8: 162 units, grid 162, 132 places",
         "clock 1712 MHz mean, 1690 to 1733 by SM; 1725 in the first tenth of the time, 1702 in the last",
         "timer steps of 32 ns",
-        "verified exact on small integers (plain); within 0.00394 x value (largest error 0.5) on random operands (plain)",
+        "verified exact on small integers (plain); all within 0.00394 x value (largest difference 0.5) on random operands (plain)",
     ):
         assert words in header
     assert "SIMULATED" not in header

@@ -17,7 +17,7 @@ from typing import Any
 from wavescope.device import Device, known_device
 from wavescope.errors import UsageError
 from wavescope.problem import DTYPE_BYTES, Dtype, Tile
-from wavescope.rates import flop_per_clock
+from wavescope.rates import kernel_flop_per_clock
 
 SIGNIFICANT_DIGITS = 5
 
@@ -172,10 +172,11 @@ def _scaled(row: Calibration, kernel: str, tile: Tile, dtype: Dtype, device: Dev
     """
     notes = [f"unit costs are estimated, scaled from {row.name} by multiply-adds and FLOP a clock"]
     origin = known_device(row.device)
-    from_rate, to_rate = flop_per_clock(origin, row.dtype) if origin else None, flop_per_clock(device, dtype)
-    rate_ratio = from_rate.flop / to_rate.flop if from_rate and to_rate else 1.0
+    from_rate = kernel_flop_per_clock(row.kernel, origin, row.dtype) if origin else None
+    to_rate = kernel_flop_per_clock(kernel, device, dtype)
+    rate_ratio = from_rate / to_rate if from_rate and to_rate else 1.0
     if not (from_rate and to_rate):
-        notes.append(f"the FLOP a clock of {dtype} on {device.name} is not known and taken as that of {row.name}")
+        notes.append(f"the FLOP a clock of {kernel} on {device.name} is not known and taken as that of {row.name}")
     if row.device != device.name:
         notes.append("memory bandwidth and cache of the other device are not in the estimate")
     clock_ratio = device.max_clock_mhz / origin.max_clock_mhz if origin else 1.0

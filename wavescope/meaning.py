@@ -1,4 +1,4 @@
-"""What the numbers of a report mean, in two to four plain sentences; a pure function of the report."""
+"""What the numbers of a report mean, in two to five plain sentences; a pure function of the report."""
 
 from __future__ import annotations
 
@@ -7,13 +7,17 @@ from wavescope.wave_report import RankWave, WaveReport
 
 # A bound below this is no promise worth a warning about clocks.
 SMALL_BOUND = 1.02
+# Above this share of mac time, padding is worth a sentence.
+LARGE_PADDING = 0.2
+# A bound above this reads better as a factor.
+LARGE_BOUND = 2.0
 # Below this share of S x T, SMs without any CTA are not worth a sentence.
 SMALL_SHARE = 0.01
 
 
 def meaning(report: WaveReport) -> tuple[str, ...]:
-    """Two to four sentences for somebody who asks where the time went."""
-    sentences = [_rounds(report), _hidden_waves(report), _unit_times(report), _bound(report)]
+    """Two to five sentences for somebody who asks where the time went."""
+    sentences = [_rounds(report), _hidden_waves(report), _padding(report), _unit_times(report), _bound(report)]
     said = [sentence for sentence in sentences if sentence]
     if report.launch.source == "simulated":
         said[0] = f"SIMULATED, nothing of this was measured. {said[0]}"
@@ -90,6 +94,16 @@ def _hidden_waves(report: WaveReport) -> str | None:
     )
 
 
+def _padding(report: WaveReport) -> str | None:
+    """Where a good part of the work lies outside the problem, that is the first thing to know."""
+    parts = report.budget
+    mac = parts.terms["mac"].value
+    share = parts.padding.value / mac if mac else 0.0
+    if share < LARGE_PADDING:
+        return None
+    return f"{share:.0%} of the work the tiles issue lies outside the problem (padding): try smaller tiles."
+
+
 def _unit_times(report: WaveReport) -> str | None:
     """The last round's units against the first's."""
     waves = report.waves
@@ -113,9 +127,10 @@ def _bound(report: WaveReport) -> str:
         return "The timer is too coarse to say what perfect balance could bring."
     if bound.value < SMALL_BOUND:
         return f"Balance is not the loss here: perfect balance would make it at most {bound.value - 1:.1%} faster."
+    faster = f"{bound.value:.1f} times as fast" if bound.value >= LARGE_BOUND else f"{bound.value - 1:.0%} faster"
     return (
-        f"Perfect balance would make it at most {bound.value - 1:.0%} faster, at unchanged unit cost and clock; part "
-        "of that is not to be had, since the clock rises while SMs idle."
+        f"Perfect balance would make it at most {faster}, at unchanged unit cost and clock; part of that is not to be "
+        "had, since the clock rises while SMs idle."
     )
 
 

@@ -156,7 +156,7 @@ def check_set(kernels: OperandKernels, operands: OperandSet, values: Values, str
         wrong=wrong,
         first=(int(found["first"]) // problem.n, int(found["first"]) % problem.n) if wrong else None,
         worst_error=float(found["worst"]),
-        tolerance="exact" if values == "integers" else f"{relative:.3g} x value + {absolute:.3g}",
+        tolerance="exact" if values == "integers" else f"{relative:.3g} x |value| + {absolute:.3g}",
     )
 
 

@@ -1,7 +1,7 @@
 """How many operations an SM's units do a clock: the rate that peaks are counted from.
 
 Checked on a device by tests/benchmarks/rates.py, whose loops hold nothing but the
-instruction (H200, 2026-11: wgmma 4095 of 4096; mma.sync, which gemm_mma uses, 2719).
+instruction.
 """
 
 from __future__ import annotations
@@ -49,3 +49,23 @@ def flop_per_clock(device: Device, dtype: Dtype) -> Rate | None:
     ]
     best = max(fitting, key=lambda rate: len(rate.product), default=None)
     return best if best is not None and best.flop else None
+
+
+# Of the tensor cores' rate, what mma.sync is given.  H200, 2026-11: 2719 of 4096 FLOP a clock,
+# where wgmma has 4095 (tests/benchmarks/rates.py); before Hopper mma.sync is all there is.
+_MMA_SYNC_SHARE = {(9, 0): 2719 / 4096}
+
+
+def kernel_flop_per_clock(kernel: str, device: Device, dtype: Dtype) -> float | None:
+    """The rate of the instruction a kernel uses: gemm_mma's is mma.sync, the others' the SM's own.
+
+    None where no rate is known, or mma.sync's share of it is not (sm_100).
+    """
+    rate = flop_per_clock(device, dtype)
+    if rate is None:
+        return None
+    if kernel != "gemm_mma":
+        return float(rate.flop)
+    if device.compute_capability in _MMA_SYNC_SHARE:
+        return rate.flop * _MMA_SYNC_SHARE[device.compute_capability]
+    return None if (10, 0) <= device.compute_capability < (12, 0) else float(rate.flop)

@@ -233,11 +233,17 @@ def _columns(
     )
 
 
+def _recorded_in(calibration: Calibration) -> str:
+    """Where the costs are from; what those recordings left open is for who reads the table."""
+    return calibration.source.split("; not to be told")[0]
+
+
 def _notes(calibration: Calibration, ctas_per_sm: int) -> tuple[str, ...]:
     """What a reader must know before believing a simulated trace."""
     notes = [
         "simulated: no GPU ran this; unit costs, clock and turnaround are calibrated, noise is drawn from the seed",
-        *(calibration.notes or (f"unit costs as recorded: {calibration.name}, {calibration.source}",)),
+        *(calibration.notes or (f"unit costs as recorded: {calibration.name}, {_recorded_in(calibration)}",)),
+        "layout, raster order and timing regime do not enter a simulation",
     ]
     if ctas_per_sm != calibration.ctas_per_sm:
         notes.append(

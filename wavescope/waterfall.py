@@ -116,7 +116,7 @@ def _timing_factors(duration_ns: int, timer_step_ns: float, timing: Timing) -> l
             "probe",
             probe,
             _half_width(timing.perturbation),
-            "what the probe costs, given back: the plain kernel runs without it (1 or more)",
+            "event time of the probed kernel over the plain one's: what the probe costs, given back",
         ),
     ]
 

@@ -27,7 +27,7 @@ def _table(titles: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
 
 
 def _percent(share: float) -> str:
-    return f"{100 * share:.1f} %"
+    return f"{round(100 * share, 1) + 0.0:.1f} %"  # + 0.0: no minus before a zero
 
 
 def _time(row: dict[str, Any]) -> str:

@@ -170,5 +170,5 @@ def judge(report: WaveReport, fail_under: float | None) -> int:
     busy = report.budget.not_idle.value / report.budget.total_ns
     if fail_under is None or busy >= fail_under:
         return 0
-    note(f"{100 * busy:.1f}% of SM time is not idle, below --fail-under {fail_under:g}")
+    note(f"{100 * busy:.3f}% of SM time is not idle, below --fail-under {fail_under:g}")
     return BELOW_BAR

@@ -76,7 +76,7 @@ def _verdict(verdict: Any) -> str:
         return str(verdict)
     if verdict["tolerance"] == "exact":
         return "exact"
-    return f"within {verdict['tolerance']} (largest error {verdict.get('worst_error', 0):.3g})"
+    return f"all within {verdict['tolerance']} (largest difference {verdict.get('worst_error', 0):.3g})"
 
 
 def _kernel_line(report: WaveReport) -> str:
@@ -136,8 +136,10 @@ def _result(page: Page, report: WaveReport) -> list[Text]:
     if report.launch.timing:
         probe = report.launch.timing.perturbation
         change = signed_interval(probe.median, probe.low, probe.high)
-        most = figures.signed_percent(probe.high - 1)
-        rows.append(("probe", f"{change}, {probe.count} pairs: costs at most {most} of the time"))
+        cost = f"costs at most {figures.signed_percent(probe.high - 1)} of the time"
+        if probe.high < 1:
+            cost = "the probed kernel is the faster one, so the spans are of code that differs from the plain kernel's"
+        rows.append(("probe", f"{change}, {probe.count} pairs: {cost}"))
     for label, text in rows:
         result += labelled(page, label, text, style="bold" if label in ("time", "rate") else "")
     for refusal in report.refusals:
@@ -156,6 +158,7 @@ def _time_line(report: WaveReport) -> str:
     span = f"{figures.time(report.budget.duration_ns)} from the first CTA's begin to the last one's end"
     if timing is None:
         return span
+    span += " (of the probed launch)"
     plain = timing.plain_ns
     return (
         f"{figures.time(plain.median)} a launch (95%: {figures.time(plain.low)} to {figures.time(plain.high)}, "
