@@ -7,7 +7,7 @@ from typing import Any
 
 import msgspec
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from wavescope.audit.json_repair import repaired, repaired_more
@@ -44,6 +44,7 @@ def parsed(content: bytes, size: int) -> tuple[dict[str, Any], list[dict[str, An
     return members, elements
 
 
+@settings(deadline=None)
 @given(ELEMENTS, VALUES, VALUES, LAYOUTS, st.integers(1, 200))
 def test_documents_come_back(elements: list[Any], first: Any, last: Any, layout: dict[str, Any], size: int) -> None:
     document = {"first": first, "events": elements, "last": last}
@@ -52,11 +53,13 @@ def test_documents_come_back(elements: list[Any], first: Any, last: Any, layout:
     assert found == elements
 
 
+@settings(deadline=None)
 @given(ELEMENTS, LAYOUTS, st.integers(1, 200))
 def test_lists_come_back(elements: list[Any], layout: dict[str, Any], size: int) -> None:
     assert parsed(json.dumps(elements, **layout).encode(), size) == ({}, elements)
 
 
+@settings(deadline=None)
 @given(ELEMENTS, st.integers(1, 200), st.data())
 def test_every_cut_document_is_refused(elements: list[Any], size: int, data: st.DataObject) -> None:
     whole = json.dumps({"events": elements, "last": 1}).encode()
@@ -65,12 +68,14 @@ def test_every_cut_document_is_refused(elements: list[Any], size: int, data: st.
         parsed(whole[:cut], size)
 
 
+@settings(deadline=None)
 @given(st.binary(max_size=300))
 def test_repairs_keep_the_length(content: bytes) -> None:
     assert len(repaired(content)) == len(content)
     assert len(repaired_more(content)) == len(content)
 
 
+@settings(deadline=None)
 @given(VALUES)
 def test_repairs_leave_valid_text_alone(value: Any) -> None:
     text = json.dumps(value).encode()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from wavescope.audit import links
@@ -69,6 +69,7 @@ def threads(draw: st.DrawFn) -> tuple[Spans, Spans]:
     return Spans(*columns), Spans(moments[0], moments[1], moments[1])
 
 
+@settings(deadline=None)
 @given(threads(), st.sampled_from([1, 3, 1 << 16]))
 def test_enclosing_finds_a_shortest_interval(found: tuple[Spans, Spans], size: int) -> None:
     """Of equally long ones any will do."""
