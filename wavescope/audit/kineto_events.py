@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from array import array
 from collections import defaultdict
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from itertools import chain
 from math import inf, nan, prod
@@ -14,10 +14,10 @@ import msgspec
 
 from wavescope.audit.extents import NO_EXTENTS, Extents, block_extents, grid_extents
 from wavescope.audit.gpus import MAX_RATIOS
-from wavescope.audit.kineto_values import decoded, plain, times
+from wavescope.audit.kineto_values import decoded, times
 from wavescope.audit.launches import NULL
 from wavescope.audit.quality import MAX_KERNEL_NS
-from wavescope.audit.table import whole
+from wavescope.audit.table import wholes
 
 _ABSENT = msgspec.Raw(b"")
 _KERNEL = (b'"kernel"', b'"Kernel"')
@@ -35,7 +35,6 @@ class Event(msgspec.Struct, gc=False):
 
     cat: msgspec.Raw = _ABSENT
     name: msgspec.Raw = _ABSENT
-    pid: msgspec.Raw = _ABSENT
     tid: msgspec.Raw = _ABSENT
     ts: msgspec.Raw = _ABSENT
     dur: msgspec.Raw = _ABSENT
@@ -151,7 +150,7 @@ class Events:
         self.names: dict[bytes, int] = {}  # of kernels, as they stand in the file
         self.signatures: dict[tuple[bytes, bytes], int] = {}
         self.ratios: dict[int, list[tuple[float, float]]] = {}  # device: (blocks, blocks per SM) of launches
-        self._threads: dict[tuple[bytes, bytes], int] = {}
+        self._threads: dict[bytes, int] = {}  # a process has one trace, so a thread's id is enough
 
     def add(self, events: Iterable[Event]) -> None:
         """Sort `events` into the columns."""
@@ -184,25 +183,24 @@ class Events:
         kernels.name.extend([names.setdefault(bytes(event.name), len(names)) for event in events])
         kernels.start_ns.extend([NULL if start is None else start for start in times(event.ts for event in events)])
         kernels.duration_ns.extend([_duration(duration) for duration in times(event.dur for event in events)])
-        devices = [whole(args.device) for args in all_args]
-        if NULL in devices:
-            devices = [whole(plain(e.pid)) if d == NULL else d for d, e in zip(devices, events, strict=True)]
+        devices = wholes([args.device for args in all_args])
         grids = [grid_extents(args.grid) for args in all_args]
         blocks = [block_extents(args.block) for args in all_args]
         kernels.device.extend(devices)
         kernels.grid.extend(chain.from_iterable(grids))
         kernels.block.extend(chain.from_iterable(blocks))
-        kernels.stream.extend([whole(args.stream) for args in all_args])
-        kernels.registers.extend([whole(args.registers, 0, _MAX_REGISTERS) for args in all_args])
-        kernels.shared.extend([whole(args.shared) for args in all_args])
-        kernels.graph.extend([whole(args.graph, 1) for args in all_args])
-        kernels.correlation.extend([whole(args.correlation, 1, _MAX_ID) for args in all_args])
-        kernels.external.extend([_external(args) for args in all_args])
+        kernels.stream.extend(wholes([args.stream for args in all_args]))
+        kernels.registers.extend(wholes([args.registers for args in all_args], 0, _MAX_REGISTERS))
+        kernels.shared.extend(wholes([args.shared for args in all_args]))
+        kernels.graph.extend(wholes([args.graph for args in all_args], 1))
+        kernels.correlation.extend(wholes([args.correlation for args in all_args], 1, _MAX_ID))
+        kernels.external.extend(_external(all_args))
         kernels.occupancy.extend([_percent(args.occupancy) for args in all_args])
-        for device, grid, block, args in zip(devices, grids, blocks, all_args, strict=True):
-            ratios = self.ratios.setdefault(device, [])
-            if len(ratios) >= MAX_RATIOS:
-                continue  # of this GPU there are enough, maybe not of the others
+        wanted = {device for device in set(devices) if len(self.ratios.setdefault(device, [])) < MAX_RATIOS}
+        for device, grid, block, args in zip(devices, grids, blocks, all_args, strict=True) if wanted else ():
+            ratios = self.ratios[device]
+            if device not in wanted:
+                continue
             per_sm = _blocks_per_sm(args, block)
             if per_sm and grid != NO_EXTENTS:
                 ratios.append((float(prod(grid)), per_sm))
@@ -218,7 +216,7 @@ class Events:
         events = timed
         all_args = decoded(_operator_args, [event.args for event in events], _OperatorArgs)
         operators, signatures = self.operators, self.signatures
-        operators.external.extend(_external(args) for args in all_args)
+        operators.external.extend(_external(all_args))
         operators.thread.extend(self._threads_of(events))
         operators.begin_ns.extend(begins)
         operators.end_ns.extend(ends)
@@ -232,8 +230,8 @@ class Events:
         launching = [event for event in events if b"aunch" in bytes(event.name)]
         all_args = decoded(_call_args, [event.args for event in launching], _CallArgs)
         calls, starts, threads = self.calls, times(event.ts for event in launching), self._threads_of(launching)
-        for event, args, start, thread in zip(launching, all_args, starts, threads, strict=True):
-            correlation = whole(args.correlation, 1, _MAX_ID)
+        correlations = wholes([args.correlation for args in all_args], 1, _MAX_ID)
+        for event, correlation, start, thread in zip(launching, correlations, starts, threads, strict=True):
             if correlation != NULL and start is not None:
                 calls.correlation.append(correlation)
                 calls.thread.append(thread)
@@ -248,12 +246,12 @@ class Events:
     def _threads_of(self, events: list[Event]) -> list[int]:
         """A number for the thread of each event."""
         threads = self._threads
-        return [threads.setdefault((bytes(event.pid), bytes(event.tid)), len(threads)) for event in events]
+        return [threads.setdefault(bytes(event.tid), len(threads)) for event in events]
 
 
-def _external(args: _KernelArgs | _OperatorArgs) -> int:
-    external = args.external if args.external is not None else args.old_external
-    return whole(external, 1, _MAX_ID)
+def _external(all_args: Sequence[_KernelArgs | _OperatorArgs]) -> list[int]:
+    """The external ids, of either spelling."""
+    return wholes([args.external if args.external is not None else args.old_external for args in all_args], 1, _MAX_ID)
 
 
 def _duration(duration: int | None) -> int:

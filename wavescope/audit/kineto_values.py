@@ -97,14 +97,6 @@ def _can_be(shape: tuple[int, ...]) -> bool:
     return all(0 <= extent <= _MAX_EXTENT for extent in shape) and prod(shape) <= _MAX_ELEMENTS
 
 
-def plain(raw: msgspec.Raw) -> object:
-    """The value, None for what is none."""
-    try:
-        return msgspec.json.decode(raw) if bytes(raw) else None
-    except (msgspec.DecodeError, RecursionError):
-        return None
-
-
 def decoded(decoder: msgspec.json.Decoder[list[Args]], values: Sequence[msgspec.Raw], empty: type[Args]) -> list[Args]:
     """The args of many events at once; of those with odd values as many as can be had."""
     try:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -89,6 +89,18 @@ def whole(value: object, least: int = 0, most: int = 2**40) -> int:
         else:
             return NULL
     return value if least <= value <= most else NULL
+
+
+def wholes(values: list[object], least: int = 0, most: int = 2**40) -> list[int]:
+    """`whole` of many at once; a column of sound numbers is looked at by built-in functions only."""
+    types = set(map(type, values))
+    if types == {int}:
+        numbers = cast(list[int], values)
+        if min(numbers) >= least and max(numbers) <= most:
+            return numbers
+    if types == {type(None)}:
+        return [NULL] * len(values)
+    return [whole(value, least, most) for value in values]
 
 
 def positive(facts: Mapping[str, object], *names: str) -> int | None:
