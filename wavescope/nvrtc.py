@@ -185,6 +185,7 @@ def _digest(source: Path, include: Path, options: list[str], version: str) -> st
     return digest.hexdigest()[:20]
 
 
+@lru_cache(maxsize=4)
 def _package_version(name: str) -> str:
     try:
         return metadata.version(name)
