@@ -246,3 +246,24 @@ def test_zero_is_fine_where_it_is_the_least() -> None:
 @pytest.mark.parametrize(("text", "value"), [("0", 0.0), ("0.9", 0.9), ("1", 1.0), ("9e-1", 0.9)])
 def test_shares(text: str, value: float) -> None:
     assert share("--fail-under", text) == value
+
+
+@pytest.mark.parametrize("columns", ["0", "-3", "²", "wide"])
+def test_a_nonsensical_width_does_not_count(columns: str) -> None:
+    done = run(*MAIN_JOB, *VIRTUAL, COLUMNS=columns, PYTHONIOENCODING="utf-8")
+    assert (done.returncode, done.stderr) == (0, b"")
+    assert b"Waterfall" in done.stdout
+
+
+def test_what_is_noted_cannot_steer_the_terminal() -> None:
+    done = run("profile", "-m", "5", "-n", "5", "-k", "5", "-o", "/nowhere/\x1b[31mred", *VIRTUAL)
+    assert done.returncode == 8
+    assert b"\x1b" not in done.stderr
+    assert done.stderr.count(b"\n") == 1
+
+
+def test_a_stderr_that_fails_does_not_decide_the_result(tmp_path: Path) -> None:
+    code = "import sys, os; sys.stderr = open('/dev/full', 'w'); from wavescope.cli.main import main; sys.exit(main(sys.argv[1:]))"
+    command = [sys.executable, "-c", code, "profile", "-m", "5", "-n", "5", "-k", "5", *VIRTUAL, "--json"]
+    done = subprocess.run([*command, "-o", str(tmp_path / "x.parquet")], capture_output=True, check=False)
+    assert b'"schema_version"' in done.stdout

@@ -11,6 +11,7 @@ from wavescope.trace import NULL, Launch, Spans
 from wavescope.units import Units, in_unit, units_of
 
 _SAME_IN_UNIT = ("cta", "tile_m", "tile_n", "k_begin", "k_end")
+_SPARE_TILES = 2**16  # up to so many, and four times the units, missing tiles are named one by one
 
 
 def check_units(spans: Spans, launch: Launch, schedule: Schedule | None) -> None:
@@ -52,6 +53,12 @@ def _check_agreement(spans: Spans, units: Units) -> None:
 
 def _check_coverage(units: Units, tiles_m: int, tiles_n: int, k_iters: int) -> None:
     """Each tile's k-ranges, put in order, run from 0 to k_iters without gap or overlap."""
+    num_tiles = tiles_m * tiles_n  # Python integers: no problem is too large to count
+    if num_tiles > _SPARE_TILES + 4 * len(units):
+        raise IntegrityError(
+            f"{len(units)} units were recorded of a problem of {tiles_m} x {tiles_n} = {num_tiles} tiles; "
+            "the problem or the tile is not the one that ran, or records were lost"
+        )
     outside = (units.tile_m < 0) | (units.tile_m >= tiles_m) | (units.tile_n < 0) | (units.tile_n >= tiles_n)
     outside |= (units.k_begin < 0) | (units.k_end > k_iters) | (units.k_begin >= units.k_end)
     if outside.any():
@@ -64,7 +71,7 @@ def _check_coverage(units: Units, tiles_m: int, tiles_n: int, k_iters: int) -> N
     tile = units.tile_m * tiles_n + units.tile_n
     order = np.argsort(tile * (k_iters + 1) + units.k_begin)
     tile, begin, end = tile[order], units.k_begin[order], units.k_end[order]
-    covered = np.bincount(tile, minlength=tiles_m * tiles_n)
+    covered = np.bincount(tile, minlength=num_tiles)
     if not covered.all():
         _fail(int(np.argmin(covered)), tiles_n, 0, k_iters, "missing", int(np.count_nonzero(covered == 0)))
     starts = np.append(True, tile[1:] != tile[:-1])

@@ -12,6 +12,10 @@ from wavescope.states import dense_index, order_within
 from wavescope.trace import NULL, IntColumn, Kind, Launch, Spans, Trace
 
 MAX_SM_ID = 2**16 - 1  # the record keeps an SM id in 16 bits (trace.cuh)
+# H200, 2026-11: CTAs ran at up to 1.000 of the maximum clock; the rest is room for other devices' readings of it
+FASTEST_OF_MAXIMUM = 1.25
+CLOCK_STEPS = 100  # timer steps: a shorter CTA's clock rate is not resolved, and counts as one of this length
+CLOCK_SLACK_CYCLES = 256  # between warps of a busy SM the readings of a stamp lie up to 205 apart (clock_band)
 AGAIN = "record the trace again"
 
 Mask = NDArray[np.bool_]
@@ -21,8 +25,9 @@ def check(trace: Trace, schedule: Schedule | None = None) -> None:
     """Pass a trace whose spans can be true; with `schedule`, one that ran exactly that.
 
     Checked: times, kinds and SM ids are possible; each CTA lived once, on one SM, with its
-    spans inside; no lane computes two things at once; no SM holds more CTAs than fit;
-    every k_iter of every tile is computed once.  An SM id may exceed the SM count (a MIG
+    spans inside, by time and by clock, and not faster than the device can; no lane computes
+    two things at once; no SM and no device holds more CTAs than fit; every k_iter of every
+    tile is computed once, and the grid is complete (where the kernel is wavescope's own).  An SM id may exceed the SM count (a MIG
     or MPS share keeps the whole device's ids), so ids only have to fit the record, and
     not be more in number than there are SMs.
 
@@ -41,9 +46,11 @@ def check(trace: Trace, schedule: Schedule | None = None) -> None:
         if len(spans) == 0:
             raise IntegrityError(f"launch {launch.launch_id} ({launch.kernel}) has no spans; {AGAIN}")
         _check_values(spans, trace.device.sms)
-        _check_ctas(spans, launch, trace.timer_step_ns)
+        _check_ctas(spans, launch, trace)
         _check_lanes(spans)
+        _check_epilogues(spans, trace.timer_step_ns)
         check_units(spans, launch, schedule)
+        _check_grid(spans, launch)
 
 
 def _refuse(bad: Mask, spans: Spans, what: str, columns: tuple[str, ...]) -> None:
@@ -74,35 +81,53 @@ def _check_values(spans: Spans, sms: int) -> None:
         )
 
 
-def _check_ctas(spans: Spans, launch: Launch, timer_step_ns: int) -> None:
+def _check_ctas(spans: Spans, launch: Launch, trace: Trace) -> None:
     """CTAs live once, on one SM, around their spans, and no more at a time than fit."""
     is_cta = spans.kind == Kind.CTA
     cta_ids, cta = dense_index(spans.cta)
     lives = np.bincount(cta[is_cta], minlength=len(cta_ids))
     _refuse(is_cta & (lives[cta] > 1), spans, "are lifetimes of a CTA that has more than one", ("begin_ns",))
     _refuse(lives[cta] == 0, spans, "belong to a CTA whose lifetime was not recorded", ("kind",))
-    sm, begin, end = (np.empty(len(cta_ids), np.int64) for _ in range(3))
-    own = cta[is_cta]
-    sm[own], begin[own], end[own] = spans.sm[is_cta], spans.begin_ns[is_cta], spans.end_ns[is_cta]
+    life = np.empty(len(cta_ids), np.int64)
+    life[cta[is_cta]] = np.flatnonzero(is_cta)
+    sm, begin, end = spans.sm[life], spans.begin_ns[life], spans.end_ns[life]
     _refuse(spans.sm != sm[cta], spans, "lie on another SM than their CTA", ("kind",))
     outside = (spans.begin_ns < begin[cta]) | (spans.end_ns > end[cta])
     _refuse(outside, spans, "reach outside their CTA's lifetime", ("kind", "begin_ns", "end_ns"))
+    _check_clocks(spans, life[cta], trace)
+    gone = np.maximum(begin, end - trace.timer_step_ns)  # ends may be late by one step of the timer
     if launch.ctas_per_sm > 0:
-        _check_residency(sm, begin, end, launch.ctas_per_sm, timer_step_ns)
+        most, at = _most_at_once(sm, begin, gone)
+        if most > launch.ctas_per_sm:
+            raise IntegrityError(
+                f"{most} CTAs at once on SM {at}, but at most {launch.ctas_per_sm} of this kernel fit; {AGAIN}"
+            )
+    if launch.places > 0:
+        most = _most_at_once(np.zeros_like(sm), begin, gone)[0]
+        if most > launch.places:
+            raise IntegrityError(f"{most} CTAs at once on the device, but it has places for {launch.places}; {AGAIN}")
 
 
-def _check_residency(sm: IntColumn, begin: IntColumn, end: IntColumn, limit: int, timer_step_ns: int) -> None:
-    """No SM holds more CTAs at once than fit; ends may be late by one step of the timer."""
-    gone = np.maximum(begin, end - timer_step_ns)
+def _check_clocks(spans: Spans, life: IntColumn, trace: Trace) -> None:
+    """Clock readings lie within the CTA's own, and a CTA's cycles fit into its time; `life`: each span's CTA span."""
+    first, last = spans.begin_clock[life], spans.end_clock[life]
+    known = (spans.begin_clock != NULL) & (spans.end_clock != NULL) & (first != NULL) & (last != NULL)
+    clocks = ("begin_clock", "end_clock")
+    outside = (first - spans.begin_clock > CLOCK_SLACK_CYCLES) | (spans.end_clock - last > CLOCK_SLACK_CYCLES)
+    _refuse(known & outside, spans, "reach outside their CTA's lifetime by their clock", ("kind", *clocks))
+    long = np.maximum(spans.end_ns - spans.begin_ns, CLOCK_STEPS * trace.timer_step_ns)
+    fastest = FASTEST_OF_MAXIMUM * trace.device.max_clock_mhz / 1e3  # cycles a ns
+    fast = known & (spans.kind == Kind.CTA) & (spans.end_clock - spans.begin_clock > long * fastest)
+    what = f"of kind cta count more cycles than {FASTEST_OF_MAXIMUM} x {trace.device.max_clock_mhz:g} MHz makes"
+    _refuse(fast, spans, what, ("begin_ns", "end_ns", *clocks))
+
+
+def _most_at_once(sm: IntColumn, begin: IntColumn, gone: IntColumn) -> tuple[int, int]:
+    """The most CTAs at once on one SM, and which SM that is."""
     owner = np.concatenate([sm, sm])
     order = order_within(owner, np.concatenate([gone, begin]))  # stable: at one instant ends come first
     resident = np.cumsum(np.where(order < len(sm), -1, 1))
-    most = int(resident.max())
-    if most > limit:
-        raise IntegrityError(
-            f"{most} CTAs at once on SM {int(owner[order[int(np.argmax(resident))]])}, "
-            f"but at most {limit} of this kernel fit; {AGAIN}"
-        )
+    return int(resident.max()), int(owner[order[int(np.argmax(resident))]])
 
 
 def _check_lanes(spans: Spans) -> None:
@@ -117,3 +142,27 @@ def _check_lanes(spans: Spans) -> None:
     bad = np.zeros(len(spans), np.bool_)
     bad[macs[1:][overlap]] = True
     _refuse(bad, spans, "of kind mac begin before the one before them in their lane ends", ("unit", "begin_ns"))
+
+
+def _check_epilogues(spans: Spans, timer_step_ns: int) -> None:
+    """A lane stores a unit's tile when it has computed it, not while it does; the timer's step is allowed for."""
+    mine = np.flatnonzero(((spans.kind == Kind.MAC) | (spans.kind == Kind.EPILOGUE)) & (spans.unit != NULL))
+    if len(mine) < 2:
+        return
+    lane = spans.unit[mine] * (int(spans.lane.max()) + 2) + spans.lane[mine] + 1  # a lane may be NULL
+    order = order_within(lane, spans.begin_ns[mine])
+    mine, lane = mine[order], lane[order]
+    overlap = np.minimum(spans.end_ns[mine[:-1]], spans.end_ns[mine[1:]]) - spans.begin_ns[mine[1:]]
+    bad = np.zeros(len(spans), np.bool_)
+    bad[mine[1:][(lane[1:] == lane[:-1]) & (overlap > timer_step_ns)]] = True
+    what = "of kind mac and epilogue overlap with the one before them in their unit and lane"
+    _refuse(bad, spans, what, ("unit", "kind", "begin_ns"))
+
+
+def _check_grid(spans: Spans, launch: Launch) -> None:
+    """Every CTA of wavescope's own kernels leaves a record."""
+    ctas = int(np.count_nonzero(spans.kind == Kind.CTA))  # each lived once
+    if launch.schedule is not None and ctas != launch.grid:
+        raise IntegrityError(
+            f"{ctas} CTAs were recorded of a grid of {launch.grid}; records were lost, or the grid is wrong; {AGAIN}"
+        )

@@ -29,37 +29,42 @@ def _rounds(report: WaveReport) -> str:
     waves, shares = report.waves, report.budget
     if waves.nominal_waves < 1:
         return _too_few(report)
-    things, on = _units(report), _places(report)
+    units, on = _units(report), _places(report)
     tail = _tail_cost(report)
     if waves.reason:
         onset = (waves.tail_onset_ns or 0) / shares.duration_ns
         return (
-            f"{waves.num_units} {things} of unequal size on {on} have no rounds in common: "
+            f"{units} of unequal size on {on} have no rounds in common: "
             f"the first SM is done at {onset:.0%} of the time, and {tail}."
         )
     rounds, last = len(waves.waves), waves.waves[-1]
     if last.fill == 1 or rounds == 1:
         many = "1 round" if rounds == 1 else f"{rounds} rounds"
-        return f"{waves.num_units} {things} fill {many} of {on} completely, so no places are left over, and {tail}."
+        return f"{units} fill {many} of {on} completely, so no places are left over, and {tail}."
     places = round(last.units / last.fill)
     return (
-        f"{waves.num_units} {things} on {on}: the {_ordinal(rounds)} round occupies {last.units} of them, "
+        f"{units} on {on}: the {_ordinal(rounds)} round occupies {last.units} of them, "
         f"the other {places - last.units} have nothing left to do, and {tail}."
     )
 
 
 def _too_few(report: WaveReport) -> str:
     """Below one wave there is no tail to remove: there are too few blocks."""
-    waves, shares = report.waves, report.budget
+    shares = report.budget
     unused = shares.sms - shares.used_sms
     idle = (
         f"{unused} of {shares.sms} SMs never get one, which is {shares.share('unfilled'):.0%} of all SM time"
         if shares.share("unfilled") >= SMALL_SHARE
         else f"all {shares.sms} SMs get one, but not as many as fit"
     )
+    tail = report.budget.terms["tail"]
+    if shares.share("tail") >= SMALL_SHARE and not tail.refused:
+        end = f"SMs with fewer of them end earlier, and {_tail_cost(report)}. There is"
+    else:
+        end = "There is no tail to remove, only"
     return (
-        f"Too few blocks: {waves.num_units} {_units(report)} for {_places(report)}; {idle}. There is no tail to "
-        "remove, only room for more units (a smaller tile, or k split among CTAs); whether they pay has to be measured."
+        f"Too few blocks: {_units(report)} for {_places(report)}; {idle}. {end} room for more units (a smaller tile, "
+        "or k split among CTAs); whether they pay has to be measured."
     )
 
 
@@ -135,13 +140,14 @@ def _bound(report: WaveReport) -> str:
 
 
 def _units(report: WaveReport) -> str:
-    """What to call the units: blocks of a foreign kernel, whole tiles, or parts of them."""
-    launch = report.launch
+    """The units counted, by their name: blocks of a foreign kernel, whole tiles, or parts of them."""
+    launch, count = report.launch, report.waves.num_units
+    name = "unit"
     if launch.schedule is None:
-        return "blocks"
-    if launch.problem and launch.tile and launch.tile.num_tiles(launch.problem) == report.waves.num_units:
-        return "tiles"
-    return "units"
+        name = "block"
+    elif launch.problem and launch.tile and launch.tile.num_tiles(launch.problem) == count:
+        name = "tile"
+    return f"{count} {name}" if count == 1 else f"{count} {name}s"
 
 
 def _places(report: WaveReport) -> str:

@@ -69,7 +69,7 @@ def simulate(
     order = first_wave_order(device, ctas_per_sm if resident == places else 1)
     first_sm = order[np.arange(resident) % len(order)]
     spread = np.clip(random.standard_normal(device.sms), -3, 3) * calibration.clock_spread
-    ns_per_cycle = 1e3 / (calibration.clock_mhz * (1 + spread))
+    ns_per_cycle = 1e3 / np.minimum(calibration.clock_mhz * (1 + spread), device.max_clock_mhz)
     costs = _costs(schedule, calibration, resident, places, device.sms, random)
     start_ns = np.empty(device.sms)
     start_ns[first_wave_order(device)] = np.linspace(0, calibration.ramp_ns, device.sms)
@@ -101,7 +101,8 @@ def simulate(
         places=places,
         notes=_notes(calibration, ctas_per_sm),
     )
-    warp = _clock_gain(occupied.begin, places, device.sms, calibration)
+    limit = device.max_clock_mhz * float(ns_per_cycle.min()) / 1e3  # the fastest SM may reach the maximum
+    warp = _clock_gain(occupied.begin, places, device.sms, calibration, limit)
     return Trace(tool_version, device, TIMER_STEP_NS, (launch,), _columns(spans, schedule, offset, ns_per_cycle, warp))
 
 
@@ -181,14 +182,17 @@ def _spans(
     )
 
 
-def _clock_gain(begin: FloatArray, places: int, sms: int, calibration: Calibration) -> tuple[float, float]:
-    """From which nominal time on the clock is how many times as fast: the last wave's median begin."""
+def _clock_gain(
+    begin: FloatArray, places: int, sms: int, calibration: Calibration, limit: float
+) -> tuple[float, float]:
+    """From which nominal time on the clock is how many times as fast, at most `limit`: the last wave's median begin."""
     partial = len(begin) % places
     if partial == 0:
         return float("inf"), 1.0
     from_ns = 0.0 if partial == len(begin) else float(np.median(begin[-partial:]))
     idle = max(0.0, 1 - partial / sms)
-    return from_ns, 1 + (calibration.idle_clock_mhz / calibration.clock_mhz - 1) * idle
+    gain = 1 + (calibration.idle_clock_mhz / calibration.clock_mhz - 1) * idle
+    return from_ns, max(1.0, min(gain, limit))
 
 
 def _columns(

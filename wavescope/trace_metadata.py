@@ -7,7 +7,6 @@ type comes from the dataclass, and values that no device or launch can have are 
 from __future__ import annotations
 
 import json
-import math
 import re
 import reprlib
 import types
@@ -18,10 +17,15 @@ import numpy as np
 
 from wavescope.device import Device
 from wavescope.errors import InputError, UsageError
+from wavescope.stats import Estimate
 from wavescope.trace import NULL, SCHEMA_VERSION, Launch, Trace
 
 MAX_SMS = 2**16  # the record holds the SM id in 16 bits
 MAX_COUNT = 2**31 - 1  # CTAs, units and k_iters are int32 on the device
+MAX_NUMBER = 1e300  # below the largest float, so that sums and ratios of a few stay finite
+MAX_NESTING = 3  # launch.verified: the checks, what each found, and a list in it
+TIME_RANGE_NS = (1.0, 1e15)  # a launch: a nanosecond to eleven days
+RATIO_RANGE = (0.01, 100.0)  # probed over plain
 
 
 @dataclass(frozen=True)
@@ -143,7 +147,7 @@ def _value(hint: Any, value: Any, at: str) -> Any:
     """`value` as the annotation `hint` wants it."""
     origin, arguments = get_origin(hint), get_args(hint)
     if hint is Any:
-        return value
+        return _finding(value, at, 2)
     if origin in (Union, types.UnionType):
         inner = next(argument for argument in arguments if argument is not type(None))
         return None if value is None else _value(inner, value, at)
@@ -164,10 +168,33 @@ def _value(hint: Any, value: Any, at: str) -> Any:
         return _text(value, at)
     if hint is int and type(value) is int:
         return value
-    if hint is float and type(value) in (int, float) and abs(value) < 1e300:
+    if hint is float and type(value) in (int, float) and abs(value) < MAX_NUMBER:
         return float(value)
     wanted = " or ".join(map(repr, arguments)) if origin is Literal else getattr(hint, "__name__", str(hint))
     raise _BadFieldError(f"{at} is {reprlib.repr(value)}, not {wanted}")
+
+
+def _finding(value: Any, at: str, level: int) -> Any:
+    """What a check of the result found: text, a number, yes or no, nothing, integers, or such values by name.
+
+    `level` counts the dicts and lists around the value and itself.
+    """
+    if at.endswith("['worst_error']") and (isinstance(value, bool) or not isinstance(value, (int, float))):
+        raise _BadFieldError(f"{at} is {reprlib.repr(value)}, not a number")
+    if isinstance(value, (dict, list)) and level > MAX_NESTING:
+        raise _BadFieldError(f"{at} lies deeper than {MAX_NESTING} levels")
+    if isinstance(value, str):
+        return _text(value, at)
+    if isinstance(value, dict):
+        return {
+            _text(key, at): _finding(item, f"{at}[{reprlib.repr(key)}]", level + 1) for key, item in value.items()
+        }
+    is_known = value is None or isinstance(value, bool)
+    is_known |= isinstance(value, list) and all(type(item) is int and abs(item) < MAX_NUMBER for item in value)
+    is_known |= type(value) in (int, float) and abs(value) < MAX_NUMBER
+    if not is_known:
+        raise _BadFieldError(f"{at} is {reprlib.repr(value)}, not text, a number, true, false, null or integers")
+    return value
 
 
 def _text(value: str, at: str) -> str:
@@ -218,9 +245,14 @@ def _check_launch(launch: Launch, device: Device, at: str) -> None:
             f"{at}.places is {launch.places}, more than {launch.ctas_per_sm} CTAs on each of {device.sms} SMs"
         )
     if launch.timing is not None:
-        for name in ("plain_ns", "probed_ns", "perturbation"):
-            estimate = getattr(launch.timing, name)
-            if not (0 < estimate.median < math.inf and estimate.count >= 1):
-                raise _BadFieldError(
-                    f"{at}.timing.{name} is {estimate.median} over {reprlib.repr(estimate.count)} samples"
-                )
+        for name, limits in (("plain_ns", TIME_RANGE_NS), ("probed_ns", TIME_RANGE_NS), ("perturbation", RATIO_RANGE)):
+            _check_estimate(getattr(launch.timing, name), *limits, f"{at}.timing.{name}")
+
+
+def _check_estimate(estimate: Estimate, least: float, most: float, at: str) -> None:
+    is_ordered = least <= estimate.low <= estimate.median <= estimate.high <= most
+    if not is_ordered or not 1 <= estimate.count <= MAX_COUNT:
+        raise _BadFieldError(
+            f"{at} is {estimate.median} over {reprlib.repr(estimate.count)} samples, from {estimate.low} to "
+            f"{estimate.high}, and not a median of 1 sample or more within its interval and {least:g} to {most:g}"
+        )

@@ -10,8 +10,9 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from wavescope.cli.console import make_console, note
 from wavescope.cli.numbers import percentage, whole_number
-from wavescope.cli.outputs import check_writable, note
+from wavescope.cli.outputs import check_writable
 from wavescope.device import virtual_device
 
 if TYPE_CHECKING:
@@ -135,12 +136,11 @@ def _write_csv(found: Audit, csv: Path) -> None:
 
 
 def _print_text(found: Audit, sentences: tuple[str, ...], versus: Difference | None, top: int) -> None:
-    from rich.console import Console
 
     from wavescope.report import audit_text, glyphs
     from wavescope.report.layout import Page, page_width
 
-    console = Console(highlight=False, markup=False, emoji=False)
+    console = make_console()
     page = Page(page_width(console.width), glyphs.for_encoding(console.encoding))
     for line in audit_text.lines(page, found, sentences, top):
         console.print(line, soft_wrap=True)

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from wavescope import cuda_device
+from wavescope.cli.console import make_console
 from wavescope.device import CUDA_PREFIX, Device, list_devices, sm_count_note
 from wavescope.errors import DeviceError
 
@@ -59,9 +60,7 @@ def _document(virtual: dict[str, Device], real: dict[str, Device], missing: str 
 
 
 def _print_tables(virtual: dict[str, Device], real: dict[str, Device], missing: str | None) -> None:
-    from rich.console import Console
-
-    console = Console(highlight=False, markup=False, soft_wrap=True)
+    console = make_console(soft_wrap=True)
     console.print("Virtual devices (SIMULATED; the products' facts, their sources with --json)")
     console.print(_table(virtual))
     if missing is not None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import io
 import os
 import sys
@@ -13,13 +12,14 @@ import typer
 
 from wavescope import __version__
 from wavescope.cli.audit import audit
+from wavescope.cli.console import note
 from wavescope.cli.devices import devices
 from wavescope.cli.doctor import doctor
 from wavescope.cli.explain import explain
 from wavescope.cli.export import export
 from wavescope.cli.profile import profile
 from wavescope.cli.report import report
-from wavescope.errors import DeviceError, LaunchError, OutputError, UsageError, WavescopeError
+from wavescope.errors import CompileError, DeviceError, LaunchError, OutputError, UsageError, WavescopeError
 
 INTERRUPTED = 130  # 128 + SIGINT, as shells have it
 CLOSED_PIPE = 141  # 128 + SIGPIPE
@@ -133,9 +133,8 @@ def _usage_message(error: typer.TyperException) -> str:
 
 def _fail(message: str, status: int) -> int:
     """Print a message on stderr, control characters escaped; return the status."""
-    shown = "".join(c if c.isprintable() or c == "\n" else c.encode("unicode_escape").decode() for c in message)
-    with contextlib.suppress(OSError):  # where nobody listens, the status still tells
-        print(f"wavescope: {shown}", file=sys.stderr, flush=True)
+    keep = "\n" if status == CompileError.exit_code else ""  # a compiler's log has lines
+    note(message, keep)
     return status
 
 

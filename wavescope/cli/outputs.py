@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from wavescope.cli.console import make_console, note
 from wavescope.cli.numbers import share
 from wavescope.errors import OutputError, UsageError
 
@@ -93,11 +94,6 @@ def check_writable(path: Path) -> None:
         raise OutputError(f"cannot write {str(path)!r}: {reason}; give another path") from error
 
 
-def note(text: str) -> None:
-    """A remark on stderr; stdout is for results only."""
-    print(f"wavescope: {text}", file=sys.stderr, flush=True)
-
-
 def write_csv(trace: Trace, reports: Sequence[WaveReport], path: Path) -> None:
     """The spans of the reports' launches to `path`, one row per SM beside it."""
     import numpy as np
@@ -135,14 +131,13 @@ def deliver(trace: Trace, launch_id: int | None, wanted: Outputs) -> int:
 
 
 def _print_text(trace: Trace, report: WaveReport, sentences: Sequence[str], found: Details) -> None:
-    from rich.console import Console
     from rich.text import Text
 
     from wavescope.picture import picture
     from wavescope.report import charts, detail_text, glyphs, regimes_text, text
     from wavescope.report.layout import Page, page_width
 
-    console = Console(highlight=False, markup=False, emoji=False)
+    console = make_console()
     page = Page(page_width(console.width), glyphs.for_encoding(console.encoding))
     height = console.height if console.is_terminal else PIPE_HEIGHT
     rows, columns = charts.picture_size(page.width, height, report.budget.sms)

@@ -72,7 +72,7 @@ def profile(
     ] = None,
     seed: Annotated[str, typer.Option(metavar="NUMBER", help="Of the random operands, or of the simulation.")] = "0",
     output: Annotated[
-        Path | None, typer.Option("--output", "-o", metavar="X.parquet", help="Keep the trace in X.parquet.")
+        Path | None, typer.Option("--output", "-o", metavar="X.parquet", readable=False, help="Keep the trace.")
     ] = None,
     json: Json = False,
     csv: Csv = None,
@@ -83,7 +83,8 @@ def profile(
     C[M, N] = A[M, K] x B[K, N], measured with an instrumented kernel on an NVIDIA GPU, or
     simulated and marked SIMULATED where there is none.
     """
-    from wavescope.cli.outputs import deliver, note, outputs
+    from wavescope.cli.console import note
+    from wavescope.cli.outputs import deliver, outputs
     from wavescope.problem import DTYPES, LAYOUTS, MAX_DIMENSION, Problem, Tile
 
     rows, columns, depth = (
@@ -132,7 +133,7 @@ class Work(NamedTuple):
 
 def record(work: Work, target: Target, regimes: Sequence[str], repeat: int, seconds: float) -> Trace:
     """The trace of the work on the target, measured (a launch a regime) or simulated."""
-    from wavescope.cli.outputs import note
+    from wavescope.cli.console import note
     from wavescope.kernels import default_tile
 
     what = (work.problem, work.tile or default_tile(work.problem, target.device), work.schedule, work.raster)

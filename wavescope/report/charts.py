@@ -56,11 +56,16 @@ def _waterfall_row(page: Page, name: str, factor: str, error: str, rate: float, 
     bar_room = _WIDE_BAR if page.is_wide else page.room - _NAME - 9 - 9 - 9
     line = Text(f"{'':{INDENT}}{name:<{_NAME}}", "bold" if not factor else "")
     line.append(f"{factor:<9}").append(f"{error:<9}", "dim").append(f"{figures.significant(rate):>7}  ")
-    kept = page.glyphs.bar(rate / peak * bar_room)
+    kept = page.glyphs.bar(_share(rate / peak) * bar_room)
     line.append(kept, STATE_STYLES["mac"])
-    loss = round(before / peak * bar_room) - len(kept)
+    loss = round(_share(before / peak) * bar_room) - len(kept)
     line.append(page.glyphs.lost * max(0, loss), STATE_STYLES["tail"])
     return line
+
+
+def _share(value: float) -> float:
+    """The value within 0 and 1: no bar is longer than its room, whatever a trace claims."""
+    return max(0.0, min(1.0, value))
 
 
 def _with_remark(page: Page, row: Text, remark: str) -> list[Text]:
@@ -112,7 +117,7 @@ def _budget_row(
         return line
     line.append(f" {page.glyphs.plus_minus + unit.number(amount.error, 3):<8} ", "dim")
     used = INDENT + 2 + _NAME + 8 + 10 + 10
-    line.append(page.glyphs.bar(max(0.0, share) * min(_BAR_LIMIT, page.width - used)), style)
+    line.append(page.glyphs.bar(_share(share) * min(_BAR_LIMIT, page.width - used)), style)
     line.rstrip()
     return line
 

@@ -83,11 +83,17 @@ def _kernel_line(report: WaveReport) -> str:
     launch = report.launch
     tile = f"tile {launch.tile}, " if launch.tile else ""
     cluster = f", clusters of {launch.cluster}" if launch.cluster > 1 else ""
+    block, registers = (_known(value) for value in (launch.block, launch.registers))
+    shared = "unknown" if launch.shared_bytes == NULL else figures.size(launch.shared_bytes)
     return (
-        f"{launch.kernel}, {tile}{launch.block} threads, {launch.registers} registers, "
-        f"{figures.size(launch.shared_bytes)} shared memory{cluster}: {launch.ctas_per_sm} CTA"
+        f"{launch.kernel}, {tile}{block} threads, {registers} registers, "
+        f"{shared} shared memory{cluster}: {launch.ctas_per_sm} CTA"
         f"{'s' if launch.ctas_per_sm > 1 else ''} per SM"
     )
+
+
+def _known(value: int) -> str:
+    return "unknown" if value == NULL else str(value)
 
 
 def _schedule_line(report: WaveReport) -> str:
