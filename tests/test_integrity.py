@@ -192,6 +192,39 @@ def test_a_launch_that_ran_something_else_than_its_schedule() -> None:
         check(foreign, plan("fixed"))
 
 
+def test_more_tiles_than_units_could_cover_are_counted_not_listed() -> None:
+    with pytest.raises(IntegrityError) as raised:
+        check(trace_of(FIXED, problem=Problem(2**30, 2**30, 64), tile=Tile(1, 1, 16)))
+    assert "6 units were recorded of a problem of 1073741824 x 1073741824 = 1152921504606846976 tiles" in str(
+        raised.value
+    )
+
+
+@pytest.mark.parametrize(
+    ("index", "values", "message"),
+    [
+        # CTA 0 lives from 0 to 100 ns at 1 cycle a ns; 256 cycles of slack, and at most 125 cycles in 100 ns.
+        (0, {"end_clock": clock_origin(0) + 357}, "1 of 18 spans reach outside their CTA's lifetime by their clock"),
+        (CTA_0, {"end_clock": clock_origin(0) + 126}, "of kind cta count more cycles than 1.25 x 1000 MHz makes"),
+        (1, {"begin_ns": 78}, "1 of 18 spans of kind mac and epilogue overlap with the one before them"),
+    ],
+)
+def test_clocks_and_epilogues_that_cannot_be(index: int, values: dict[str, int], message: str) -> None:
+    name, value = next(iter(values.items()))
+    check(trace_of(changed(FIXED, index, **{name: value + (1 if name == "begin_ns" else -1)})))
+    with pytest.raises(IntegrityError) as raised:
+        check(trace_of(changed(FIXED, index, **values)))
+    assert message in str(raised.value)
+
+
+def test_no_more_ctas_at_once_than_places_and_all_of_the_grid() -> None:
+    with pytest.raises(IntegrityError, match="2 CTAs at once on the device, but it has places for 1"):
+        check(trace_of(FIXED, places=1))
+    with pytest.raises(IntegrityError, match="6 CTAs were recorded of a grid of 7"):
+        check(trace_of(FIXED, grid=7))
+    check(trace_of([Span(Kind.CTA, 0, 0, 0, 10)], schedule=None, grid=7))
+
+
 def test_a_launch_without_spans() -> None:
     trace = trace_of(FIXED)
     two = replace(trace, launches=(*trace.launches, replace(trace.launches[0], launch_id=1)))

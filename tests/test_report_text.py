@@ -14,6 +14,7 @@ from rich.console import Console
 from wavescope.report import charts, figures, glyphs, text
 from wavescope.report.glyphs import ASCII, UNICODE, Glyphs
 from wavescope.report.layout import Column, Page, page_width, table
+from wavescope.trace import NULL
 from wavescope.wave_report import STATES, WaveReport
 
 REPORTS = (fixture.report, fixture.simulated_report, fixture.many_waves_report, fixture.no_waves_report)
@@ -111,6 +112,25 @@ def test_result_states_time_rate_share_bound_and_perturbation() -> None:
         "+0.12% (95%: +0.03% to +0.21%), 41 pairs: costs at most +0.21% of the time",
     ):
         assert words in result
+
+
+def test_what_was_not_recorded_of_a_kernel_is_unknown() -> None:
+    real = fixture.report()
+    unknown = replace(real, launch=replace(real.launch, block=NULL, registers=NULL, shared_bytes=NULL))
+    shown = " ".join(" ".join(rendered(unknown, 80)).split())
+    assert "unknown threads, unknown registers, unknown shared memory" in shown
+
+
+@pytest.mark.parametrize("width", [60, 80, 140])
+def test_no_bar_outgrows_its_room_whatever_the_rates(width: int) -> None:
+    real = fixture.report()
+    assert real.waterfall is not None
+    fall = replace(real.waterfall, peak_tflops=real.waterfall.peak_tflops / 1000)
+    factors = (replace(fall.factors[0], value=999.0), *fall.factors[1:])  # the rest of the row stays as it was
+    fall = replace(fall, factors=factors)
+    rows = section(rendered(replace(real, waterfall=fall), width), "Waterfall")
+    bar_room = 36 if width >= 110 else width - 2 - 14 - 9 - 9 - 9
+    assert max(row.count("█") for row in rows) == bar_room
 
 
 def test_waterfall_multiplies_down_to_what_was_achieved() -> None:

@@ -363,6 +363,23 @@ BAD_METADATA: list[tuple[bytes, str]] = [
     (edited("launches", 0, "problem", "dtype", value="int4"), "problem.dtype is 'int4', not 'bf16' or"),
     (edited("launches", 0, "tile", "k", value=-1), "launches\\[0\\].tile: tile 16x16x-1 has a size below 1"),
     (edited("launches", 0, "timing", "plain_ns", "median", value=0), "timing.plain_ns is 0.0 over 41 samples"),
+    (
+        edited("launches", 0, "timing", "probed_ns", "low", value=0.5),
+        "timing.probed_ns is 1001.0 .* from 0.5 to 1011.0",
+    ),
+    (edited("launches", 0, "timing", "plain_ns", "high", value=-5), "timing.plain_ns is 1000.5 .* from 990.0 to -5.0"),
+    (edited("launches", 0, "timing", "plain_ns", "high", value=2e15), "within its interval and 1 to 1e\\+15"),
+    (edited("launches", 0, "timing", "perturbation", "high", value=101), "from 0.9 to 101.0, .* 0.01 to 100"),
+    (edited("launches", 0, "timing", "plain_ns", "count", value=0), "timing.plain_ns is 1000.5 over 0 samples"),
+    (edited("launches", 0, "verified", value={"a": "\x1b[2J"}), "verified\\['a'\\] holds the character '\\\\x1b'"),
+    (edited("launches", 0, "verified", value={"a": {"b\x07": 1}}), "holds the character '\\\\x07'"),
+    (edited("launches", 0, "verified", value={"a": {"b": {"c": {}}}}), "\\['c'\\] lies deeper than 3 levels"),
+    (edited("launches", 0, "verified", value={"a": {"b": ["c"]}}), "is \\['c'\\], not text, a number"),
+    (edited("launches", 0, "verified", value={"a": {"b": 10**301}}), "not text, a number, true"),
+    (
+        edited("launches", 0, "verified", value={"a": {"worst_error": None}}),
+        "\\['worst_error'\\] is None, not a number",
+    ),
 ]
 
 

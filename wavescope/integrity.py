@@ -27,9 +27,9 @@ def check(trace: Trace, schedule: Schedule | None = None) -> None:
     Checked: times, kinds and SM ids are possible; each CTA lived once, on one SM, with its
     spans inside, by time and by clock, and not faster than the device can; no lane computes
     two things at once; no SM and no device holds more CTAs than fit; every k_iter of every
-    tile is computed once, and the grid is complete (where the kernel is wavescope's own).  An SM id may exceed the SM count (a MIG
-    or MPS share keeps the whole device's ids), so ids only have to fit the record, and
-    not be more in number than there are SMs.
+    tile is computed once, and the grid is complete (where the kernel is wavescope's own).
+    An SM id may exceed the SM count (a MIG or MPS share keeps the whole device's ids), so
+    ids only have to fit the record, and not be more in number than there are SMs.
 
     Raises: IntegrityError with the first thing that cannot be.
     """

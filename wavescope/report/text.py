@@ -10,7 +10,7 @@ from rich.text import Text
 from wavescope.device import sm_count_note
 from wavescope.report import charts, figures
 from wavescope.report.layout import Column, Page, heading, labelled, paragraph, table
-from wavescope.trace import SIMULATED_BECAUSE
+from wavescope.trace import NULL, SIMULATED_BECAUSE
 from wavescope.wave_report import Picture, RankWave, WaveReport
 
 # More rows than this are cut in the middle; the first and last waves are the telling ones.
