@@ -18,6 +18,7 @@ from pathlib import Path
 from types import ModuleType
 
 from wavescope.errors import CompileError
+from wavescope.output_file import write_atomically
 
 INSTALL_HINT = "pip install 'wavescope[cuda13]' (or [cuda12] for a CUDA 12 driver)"
 # Targets whose own instructions need the architecture-specific suffix.
@@ -84,8 +85,8 @@ def compile_kernel(source: Path, defines: dict[str, int], arch: str) -> Cubin:
     log_path = path.with_suffix(".log")
     if not (path.is_file() and log_path.is_file()):
         cubin, log = _run_nvrtc(nvrtc, source, options, arch, version)
-        _write(log_path, log.encode())
-        _write(path, cubin)
+        write_atomically(log_path, log.encode())
+        write_atomically(path, cubin)
     log = log_path.read_text(errors="replace")
     registers, spill, shared = _resources(log)
     return Cubin(path, log, registers, spill, shared)
@@ -191,17 +192,6 @@ def _package_version(name: str) -> str:
         return metadata.version(name)
     except metadata.PackageNotFoundError:
         return "none"
-
-
-def _write(path: Path, content: bytes) -> None:
-    handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=path.stem)
-    try:
-        with os.fdopen(handle, "wb") as file:
-            file.write(content)
-        os.replace(temporary, path)
-    except BaseException:
-        Path(temporary).unlink(missing_ok=True)
-        raise
 
 
 def _resources(log: str) -> tuple[int, int, int]:
