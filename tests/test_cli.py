@@ -267,3 +267,27 @@ def test_a_stderr_that_fails_does_not_decide_the_result(tmp_path: Path) -> None:
     command = [sys.executable, "-c", code, "profile", "-m", "5", "-n", "5", "-k", "5", *VIRTUAL, "--json"]
     done = subprocess.run([*command, "-o", str(tmp_path / "x.parquet")], capture_output=True, check=False)
     assert b'"schema_version"' in done.stdout
+
+
+def test_a_trace_can_go_into_a_pipe() -> None:
+    done = run("profile", "-m", "300", "-n", "300", "-k", "64", *VIRTUAL, "-o", "/dev/stdout")
+    assert (done.returncode, done.stdout[:4]) == (0, b"PAR1")
+
+
+def test_a_name_that_is_too_long_is_said_to_be() -> None:
+    done = run("profile", "-m", "5", "-n", "5", "-k", "5", *VIRTUAL, "-o", "x" * 300)
+    assert done.returncode == 8
+    assert b"File name too long; give another path" in done.stderr
+
+
+def test_sigterm_ends_as_an_interrupt_does(tmp_path: Path) -> None:
+    # the signal arrives while the file is being written: nothing of it stays behind
+    code = (
+        "import os, signal, sys, wavescope.output_file as out; from wavescope.__main__ import run; "
+        "replace = os.replace; out.os.replace = lambda *names: os.kill(os.getpid(), signal.SIGTERM); "
+        f"sys.argv = ['wavescope', 'profile', '-m5', '-n5', '-k5', *{VIRTUAL!r}, '-o', {str(tmp_path / 'x.parquet')!r}]; "
+        "sys.exit(run())"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, check=False)
+    assert (done.returncode, done.stderr) == (143, b"wavescope: interrupted\n")
+    assert list(tmp_path.iterdir()) == []

@@ -114,7 +114,7 @@ def test_equal_units_give_the_textbook(schedule: str | None, units: int, sms: in
 
 
 def test_several_ctas_an_sm_are_counted_by_sms() -> None:
-    # FACTS of an A100: 576 equal blocks, five an SM, on 108 SMs.  Places say 1.07 waves and 46.7 % idle; SMs
+    # An A100: 576 equal blocks, five an SM, on 108 SMs.  Places say 1.07 waves and 46.7 % idle; SMs
     # say 5.33 units each, so six rounds of a fifth of a unit's time: 1 - 576 / (108 * 6) = 11.1 %.
     cost, sms = 100, 108
     rows = []

@@ -33,12 +33,11 @@ def write_atomically(path: str | Path, data: bytes | memoryview) -> None:
     Raises: OutputError with the path, the system's reason and what to do.
     """
     try:
-        target = Path(os.path.realpath(path))
-        mode = _existing_mode(target)
+        mode = _existing_mode(Path(path))
         if mode is not None and not stat.S_ISREG(mode):
-            target.write_bytes(data)
+            Path(path).write_bytes(data)  # not its real path: a pipe behind /dev/stdout has none
         else:
-            _replace(target, mode, data)
+            _replace(Path(os.path.realpath(path)), mode, data)
     except (OSError, ValueError) as error:  # ValueError: a null character in the path
         number = error.errno if isinstance(error, OSError) else None
         reason = (error.strerror if isinstance(error, OSError) else None) or str(error)

@@ -77,16 +77,16 @@ def check_writable(path: Path) -> None:
 
     Raises: OutputError with the reason.
     """
-    target = Path(os.path.realpath(path))
-    if target.is_dir():
-        raise OutputError(f"cannot write {str(path)!r}: it is a directory; give the name of a file in it")
-    if not target.parent.is_dir():
-        raise OutputError(f"cannot write {str(path)!r}: there is no directory {target.parent}; create it first")
-    if target.exists() and not os.access(target, os.W_OK):
-        raise OutputError(f"cannot write {str(path)!r}: it is write-protected; give another path")
-    if target.exists() and not target.is_file():
-        return  # a device or pipe
     try:
+        target = Path(os.path.realpath(path))
+        if path.is_dir():
+            raise OutputError(f"cannot write {str(path)!r}: it is a directory; give the name of a file in it")
+        if path.exists() and not os.access(path, os.W_OK):
+            raise OutputError(f"cannot write {str(path)!r}: it is write-protected; give another path")
+        if path.exists() and not path.is_file():
+            return  # a device or pipe
+        if not target.parent.is_dir():
+            raise OutputError(f"cannot write {str(path)!r}: there is no directory {target.parent}; create it first")
         with tempfile.TemporaryFile(dir=target.parent):
             pass
     except OSError as error:
