@@ -1,5 +1,6 @@
 """Every kernel compiles for every architecture; what its machine code must and must not hold."""
 
+import csv
 import re
 import subprocess
 import sys
@@ -12,6 +13,7 @@ from wavescope.device import list_devices, virtual_device
 from wavescope.errors import CompileError, DeviceError, UsageError
 from wavescope.kernels import GEMM_MMA, GEMM_SIMT, Kernel, TileCode
 from wavescope.nvrtc import Cubin, architecture, compile_kernel, kernel_directory
+from wavescope.occupancy import Resources, ctas_per_sm
 from wavescope.problem import Problem, Tile
 from wavescope.schedule import SCHEDULES
 
@@ -130,3 +132,26 @@ def test_default_tile() -> None:
 def test_unknown_tile_names_the_known_ones() -> None:
     with pytest.raises(UsageError, match=r"tile 1x2x3 is not one of gemm_simt's; use one of 128x128x8"):
         kernels.tile_code(GEMM_SIMT, Tile(1, 2, 3))
+
+
+@pytest.mark.parametrize(
+    "code", [code for kernel in kernels.KERNELS for code in kernel.codes], ids=lambda c: str(c.tile)
+)
+def test_recorded_registers_give_the_compilers_occupancy(code: TileCode) -> None:
+    # a newer compiler may take a register more or less; what the virtual device uses of it must stay
+    kernel = next(kernel for kernel in kernels.KERNELS if code in kernel.codes)
+    device = virtual_device("h200")
+    need = kernels.facts(Problem(code.tile.m, code.tile.n, code.tile.k, kernel.dtypes[0]), code.tile, device)
+    compiled = compile_code(kernel, code, "fixed", False, "h200").registers
+    recorded, found = (
+        ctas_per_sm(Resources(need.threads, registers, need.shared_bytes), device).count
+        for registers in (need.registers, compiled)
+    )
+    assert recorded == found >= code.min_ctas
+
+
+def test_no_default_tile_spills_on_any_architecture() -> None:
+    table = csv.DictReader((Path(kernels.__file__).parent / "data/registers.csv").read_text().splitlines())
+    rows = list(table)
+    assert {row["kernel"] for row in rows} == {kernel.name for kernel in kernels.KERNELS}
+    assert [row for row in rows if row["spill_bytes"] != "0"] == []
