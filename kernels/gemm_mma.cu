@@ -2,7 +2,8 @@
 // B is stored [n, k] (layout tn) or [k, n] (nn).
 //
 // -D: TILE_M TILE_N TILE_K  WARPS_M WARPS_N  STAGES  MIN_CTAS (CTAs an SM must hold)
-//     DTYPE (0 bf16, 1 fp16)  LAYOUT (0 tn, 1 nn)  SCHEDULE (schedule.cuh)  PROBE (trace.cuh)
+//     DTYPE (0 bf16, 1 fp16)  LAYOUT (0 tn, 1 nn)  SCHEDULE (schedule.cuh)
+//     REDUCTION (fixup.cuh)  PROBE (trace.cuh)
 // Rows of A, B and C start at multiples of 16 bytes; elements beyond m, n, k are neither
 // read nor written.
 #include "loop.cuh"
@@ -14,6 +15,7 @@ constexpr int THREADS = WARPS_M * WARPS_N * 32;
 constexpr int WARP_M = TILE_M / WARPS_M, WARP_N = TILE_N / WARPS_N;
 constexpr int FRAGMENTS_M = WARP_M / 16, FRAGMENTS_N = WARP_N / 8;  // mma is 16 x 8 x 16
 constexpr int STEPS = TILE_K / 16;
+constexpr int FLOATS = FRAGMENTS_M * FRAGMENTS_N * 4;  // accumulators of a thread
 constexpr bool TN = LAYOUT == 0;
 
 // How an operand's tile lies in a stage: rows of 16-byte chunks, swizzled.  All threads
@@ -228,51 +230,64 @@ __device__ __forceinline__ void main_loop(float (&acc)[FRAGMENTS_M][FRAGMENTS_N]
     wait_copies<0>();
 }
 
-__device__ __forceinline__ void store_tile(const float (&acc)[FRAGMENTS_M][FRAGMENTS_N][4], unsigned short* c, int m,
-                                           int n, int ldc, const Unit& unit) {
-    const int lane = threadIdx.x % 32, warp = threadIdx.x / 32, quad_lane = lane % 4;
-    const int first_m = unit.tile_m * TILE_M + warp / WARPS_N * WARP_M + lane / 4;
-    const int first_n = unit.tile_n * TILE_N + warp % WARPS_N * WARP_N + quad_lane * 8;
+// Sixteen neighbouring accumulators of each thread of a warp: four mma columns of 16 rows.
+constexpr int PIECES_N = FRAGMENTS_N / 4;
+
+struct Output {
+    unsigned short* c;
+    int m, n, ldc;
+};
+
+// The warp's part i, j of the tile, from the accumulators acc[i][4 j] to acc[i][4 j + 3].
+__device__ __forceinline__ void store_part(const Output& o, const Unit& unit, int warp, int i, int j,
+                                           const float (&acc)[PIECE]) {
+    const int lane = threadIdx.x % 32, quad_lane = lane % 4;
+    const int first_m = unit.tile_m * TILE_M + warp / WARPS_N * WARP_M + lane / 4 + i * 16;
+    const int column = unit.tile_n * TILE_N + warp % WARPS_N * WARP_N + quad_lane * 8 + j * 32;
 #pragma unroll
-    for (int i = 0; i < FRAGMENTS_M; ++i) {
+    for (int half = 0; half < 2; ++half) {  // an accumulator holds rows r and r + 8
+        const int row = first_m + half * 8;
+        unsigned int v[4];
 #pragma unroll
-        for (int half = 0; half < 2; ++half) {  // an accumulator holds rows r and r + 8
-            const int row = first_m + i * 16 + half * 8;
+        for (int t = 0; t < 4; ++t) v[t] = pack_pair<DTYPE>(acc[t * 4 + half * 2], acc[t * 4 + half * 2 + 1]);
+        transpose_quad(v, quad_lane);  // now eight neighbouring columns of one row
+        if (row >= o.m || column >= o.n) continue;
+        unsigned short* to = o.c + static_cast<long long>(row) * o.ldc + column;
+        if (column + 8 <= o.n) {
+            *reinterpret_cast<uint4*>(to) = make_uint4(v[0], v[1], v[2], v[3]);
+        } else {
 #pragma unroll
-            for (int j = 0; j < FRAGMENTS_N; j += 4) {
-                unsigned int v[4];
-#pragma unroll
-                for (int t = 0; t < 4; ++t)
-                    v[t] = pack_pair<DTYPE>(acc[i][j + t][half * 2], acc[i][j + t][half * 2 + 1]);
-                transpose_quad(v, quad_lane);  // now eight neighbouring columns of one row
-                const int column = first_n + j * 8;
-                if (row >= m || column >= n) continue;
-                unsigned short* to = c + static_cast<long long>(row) * ldc + column;
-                if (column + 8 <= n) {
-                    *reinterpret_cast<uint4*>(to) = make_uint4(v[0], v[1], v[2], v[3]);
-                } else {
-#pragma unroll
-                    for (int e = 0; e < 8; ++e)
-                        if (column + e < n) to[e] = static_cast<unsigned short>(v[e / 2] >> e % 2 * 16);
-                }
-            }
+            for (int e = 0; e < 8; ++e)
+                if (column + e < o.n) to[e] = static_cast<unsigned short>(v[e / 2] >> e % 2 * 16);
         }
     }
 }
 
+__device__ __forceinline__ void store_tile(const Output& o, const Unit& unit, const float (&acc)[FLOATS]) {
+#pragma unroll
+    for (int piece = 0; piece < FLOATS / PIECE; ++piece)
+        store_part(o, unit, threadIdx.x / 32, piece / PIECES_N, piece % PIECES_N,
+                   reinterpret_cast<const float(&)[PIECE]>(acc[piece * PIECE]));
+}
+
 extern "C" __global__ void __launch_bounds__(THREADS, MIN_CTAS)
 gemm_mma(const char* __restrict__ a, const char* __restrict__ b, unsigned short* __restrict__ c, int m, int n, int k,
-         int lda, int ldb, int ldc, int raster_group, int* counter, Record* records) {
+         int lda, int ldb, int ldc, int raster_group, int parts, int split_tiles, int* counter, float4* partials,
+         unsigned int* sync, int num_slots, Record* records) {
     extern __shared__ __align__(128) unsigned char memory[];
     float acc[FRAGMENTS_M][FRAGMENTS_N][4];
-    run_units<SCHEDULE>(
+    float(&flat)[FLOATS] = reinterpret_cast<float(&)[FLOATS]>(acc);
+    run_units<SCHEDULE, THREADS>(
         [&] {
             return TileGrid{(opaque(m) + TILE_M - 1) / TILE_M, (opaque(n) + TILE_N - 1) / TILE_N,
                             (opaque(k) + TILE_K - 1) / TILE_K, raster_group};
         },
-        counter, records,
+        parts, split_tiles, counter, Workspace{partials, sync, num_slots}, records, flat,
         [&](const Unit& unit) {
             main_loop(acc, Operands{a, b, m, n, k, lda, ldb}, unit, shared_address(memory));
         },
-        [&](const Unit& unit) { store_tile(acc, c, m, n, ldc, unit); });
+        [&](const Unit& unit) { store_tile(Output{c, m, n, ldc}, unit, flat); },
+        [&](const Unit& unit, int part, int warp, const float(&sums)[PIECE]) {
+            store_part(Output{c, m, n, ldc}, unit, warp, part / PIECES_N, part % PIECES_N, sums);
+        });
 }

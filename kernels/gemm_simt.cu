@@ -2,7 +2,7 @@
 // [n, k] (layout tn) or [k, n] (nn).
 //
 // -D: TILE_M TILE_N TILE_K  WARPS_M WARPS_N  MIN_CTAS (CTAs an SM must hold)
-//     LAYOUT (0 tn, 1 nn)  SCHEDULE (schedule.cuh)  PROBE (trace.cuh)
+//     LAYOUT (0 tn, 1 nn)  SCHEDULE (schedule.cuh)  REDUCTION (fixup.cuh)  PROBE (trace.cuh)
 // Tiles lie k-major in shared memory, two of them: while one is multiplied, the next is on
 // its way through registers.
 #include "loop.cuh"
@@ -12,6 +12,7 @@ using namespace wavescope;
 constexpr int WARP_M = TILE_M / WARPS_M, WARP_N = TILE_N / WARPS_N;
 constexpr int THREADS = WARPS_M * WARPS_N * 32;
 constexpr int THREAD_M = WARP_M / 8, THREAD_N = WARP_N / 4;  // a warp is 8 x 4 threads
+constexpr int FLOATS = THREAD_M * THREAD_N;                  // accumulators of a thread
 static_assert(THREAD_M % 4 == 0 && THREAD_N % 4 == 0, "shared memory is read 16 bytes at a time");
 
 // volatile: the load stays at the head of the k_iter, and has all of it to arrive.
@@ -133,8 +134,8 @@ __device__ __forceinline__ void fetch(InFlight& next, const Cursor& c, const Ope
 
 // The thread's first element in its tile; it has rows r..r+3 and the same 32 further on, and
 // columns c..c+3 and the same 16 further on, as often as fit its warp's part.
-__device__ __forceinline__ int corner_m() { return threadIdx.x / 32 / WARPS_N * WARP_M + threadIdx.x % 32 / 4 * 4; }
-__device__ __forceinline__ int corner_n() { return threadIdx.x / 32 % WARPS_N * WARP_N + threadIdx.x % 4 * 4; }
+__device__ __forceinline__ int corner_m(int warp) { return warp / WARPS_N * WARP_M + threadIdx.x % 32 / 4 * 4; }
+__device__ __forceinline__ int corner_n(int warp) { return warp % WARPS_N * WARP_N + threadIdx.x % 4 * 4; }
 
 template <int COUNT, int APART>
 __device__ __forceinline__ void load(float (&v)[COUNT], const float* from) {
@@ -149,8 +150,8 @@ __device__ __forceinline__ void multiply_stage(float (&acc)[THREAD_M][THREAD_N],
 #pragma unroll
     for (int step = 0; step < TILE_K; ++step) {
         float a[THREAD_M], b[THREAD_N];
-        load<THREAD_M, 32>(a, &stage.a.at[step][corner_m()]);
-        load<THREAD_N, 16>(b, &stage.b.at[step][corner_n()]);
+        load<THREAD_M, 32>(a, &stage.a.at[step][corner_m(threadIdx.x / 32)]);
+        load<THREAD_N, 16>(b, &stage.b.at[step][corner_n(threadIdx.x / 32)]);
 #pragma unroll
         for (int i = 0; i < THREAD_M; ++i)
 #pragma unroll
@@ -176,40 +177,59 @@ __device__ __forceinline__ void turn(float (&acc)[THREAD_M][THREAD_N], Stage* st
     __syncthreads();
 }
 
-__device__ __forceinline__ void store_tile(const float (&acc)[THREAD_M][THREAD_N], float* c, int m, int n, int ldc,
-                                           const Unit& unit) {
+struct Output {
+    float* c;
+    int m, n, ldc;
+};
+
+constexpr int PIECE_ROWS = PIECE / THREAD_N;
+static_assert(PIECE_ROWS * THREAD_N == PIECE, "a piece is whole rows of a thread's accumulators");
+
+// Rows part * PIECE_ROWS and on of what each thread of a warp holds.
+__device__ __forceinline__ void store_part(const Output& o, const Unit& unit, int warp, int part,
+                                           const float (&acc)[PIECE]) {
+    const int first_m = unit.tile_m * TILE_M + corner_m(warp), first_n = unit.tile_n * TILE_N + corner_n(warp);
 #pragma unroll
-    for (int i = 0; i < THREAD_M; ++i) {
-        const int row = unit.tile_m * TILE_M + corner_m() + i % 4 + i / 4 * 32;
-        if (row >= m) continue;
+    for (int within = 0; within < PIECE_ROWS; ++within) {
+        const int i = part * PIECE_ROWS + within, row = first_m + i % 4 + i / 4 * 32;
+        if (row >= o.m) continue;
 #pragma unroll
         for (int j = 0; j < THREAD_N; j += 4) {
-            const int column = unit.tile_n * TILE_N + corner_n() + j * 4;
-            float* to = c + static_cast<long long>(row) * ldc + column;
-            if (column + 4 <= n) {
-                *reinterpret_cast<float4*>(to) = make_float4(acc[i][j], acc[i][j + 1], acc[i][j + 2], acc[i][j + 3]);
+            const float* const v = &acc[within * THREAD_N + j];
+            const int column = first_n + j * 4;
+            float* to = o.c + static_cast<long long>(row) * o.ldc + column;
+            if (column + 4 <= o.n) {
+                *reinterpret_cast<float4*>(to) = make_float4(v[0], v[1], v[2], v[3]);
             } else {
 #pragma unroll
                 for (int e = 0; e < 4; ++e)
-                    if (column + e < n) to[e] = acc[i][j + e];
+                    if (column + e < o.n) to[e] = v[e];
             }
         }
     }
 }
 
+__device__ __forceinline__ void store_tile(const Output& o, const Unit& unit, const float (&acc)[FLOATS]) {
+#pragma unroll
+    for (int part = 0; part < FLOATS / PIECE; ++part)
+        store_part(o, unit, threadIdx.x / 32, part, reinterpret_cast<const float(&)[PIECE]>(acc[part * PIECE]));
+}
+
 extern "C" __global__ void __launch_bounds__(THREADS, MIN_CTAS)
 gemm_simt(const float* __restrict__ a, const float* __restrict__ b, float* __restrict__ c, int m, int n, int k, int lda,
-          int ldb, int ldc, int raster_group, int* counter, Record* records) {
+          int ldb, int ldc, int raster_group, int parts, int split_tiles, int* counter, float4* partials,
+          unsigned int* sync, int num_slots, Record* records) {
     extern __shared__ __align__(16) unsigned char memory[];
     Stage* const stages = reinterpret_cast<Stage*>(memory);
     const Operands o{a, b, m, n, k, lda, ldb};
     float acc[THREAD_M][THREAD_N];
-    run_units<SCHEDULE>(
+    float(&flat)[FLOATS] = reinterpret_cast<float(&)[FLOATS]>(acc);
+    run_units<SCHEDULE, THREADS>(
         [&] {
             return TileGrid{(opaque(m) + TILE_M - 1) / TILE_M, (opaque(n) + TILE_N - 1) / TILE_N,
                             (opaque(k) + TILE_K - 1) / TILE_K, raster_group};
         },
-        counter, records,
+        parts, split_tiles, counter, Workspace{partials, sync, num_slots}, records, flat,
         [&](const Unit& unit) {
 #pragma unroll
             for (int i = 0; i < THREAD_M; ++i)
@@ -226,5 +246,8 @@ gemm_simt(const float* __restrict__ a, const float* __restrict__ b, float* __res
             for (; k_iter + 1 < c.whole_end; ++k_iter) turn<true>(acc, stages, c, o, unit, k_iter);
             for (; k_iter < unit.k_end; ++k_iter) turn<false>(acc, stages, c, o, unit, k_iter);
         },
-        [&](const Unit& unit) { store_tile(acc, c, m, n, ldc, unit); });
+        [&](const Unit& unit) { store_tile(Output{c, m, n, ldc}, unit, flat); },
+        [&](const Unit& unit, int part, int warp, const float(&sums)[PIECE]) {
+            store_part(Output{c, m, n, ldc}, unit, warp, part, sums);
+        });
 }

@@ -71,7 +71,7 @@ def test_sizes(capsys: pytest.CaptureFixture[str], option: str, value: str, what
 USAGE: list[tuple[list[str], int, tuple[str, ...]]] = [
     ([*SMALL, "--dtype", "fp8"], 2, ("--dtype", '"fp8"', "bf16, fp16, fp32")),
     ([*SMALL, "--dtype", "BF16"], 2, ('"BF16"', "did you mean bf16?")),
-    ([*SMALL, "--schedule", "streamk"], 2, ("--schedule", '"streamk"', "fixed, persistent, dynamic")),
+    ([*SMALL, "--schedule", "streemk"], 2, ('"streemk"', "fixed, persistent, dynamic", "did you mean streamk?")),
     ([*SMALL, "--schedule", "persistant"], 2, ("did you mean persistent?",)),
     ([*SMALL, "--raster", "zigzag"], 2, ("'zigzag'", "row, column or groupedG")),
     ([*SMALL, "--raster", "grouped0"], 2, ("'grouped0'",)),

@@ -25,9 +25,9 @@ from wavescope.report.dispatch_text import comparison
 from wavescope.report.glyphs import ASCII, UNICODE
 from wavescope.report.json import DETAIL_KEYS, KEYS, finite
 from wavescope.report.layout import Page
-from wavescope.schedule import Raster
 from wavescope.trace import Kind, Trace
 from wavescope.trace_file import load, save
+from wavescope.variant import Variant
 from wavescope.virtual import run
 
 FOUR_AN_SM = DATA / "gemm_mma-64x64x64-fixed-2304x2304x4096.parquet"
@@ -106,7 +106,7 @@ def test_what_was_not_asked_for_is_not_computed() -> None:
 
 
 def test_a_simulated_launch_says_so() -> None:
-    trace = run(Problem(512, 512, 512), Tile(64, 64, 64), "fixed", Raster(), virtual_device("h200"), reason="a test")
+    trace = run(Problem(512, 512, 512), Tile(64, 64, 64), Variant("fixed"), virtual_device("h200"), reason="a test")
     found = details(trace, None, DETAILS)
     assert set(found.sentences) >= {"clocks", "dispatch", "spread"}
     assert all(said[0] == SIMULATED for said in found.sentences.values())

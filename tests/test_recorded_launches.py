@@ -16,10 +16,11 @@ from wavescope.device import virtual_device
 from wavescope.integrity import check
 from wavescope.kernels import KERNELS, Kernel
 from wavescope.problem import Problem
-from wavescope.schedule import SCHEDULES, Raster, Schedule, decompose
+from wavescope.schedule import SCHEDULES, SPLIT_SCHEDULES, Raster, Schedule, decompose
 from wavescope.simulate import simulate
 from wavescope.trace import Kind, Trace
 from wavescope.trace_file import load
+from wavescope.variant import Variant
 
 H200 = virtual_device("h200")
 NAMES = [path.stem for path in sorted(DATA.glob("gemm*.parquet"))]
@@ -38,7 +39,14 @@ def schedule_of(trace: Trace) -> Schedule:
     assert launch.tile is not None
     assert launch.schedule is not None
     assert launch.raster is not None
-    return decompose(launch.schedule, launch.problem, launch.tile, launch.places, Raster(launch.raster))
+    return decompose(
+        launch.schedule,
+        launch.problem,
+        launch.tile,
+        launch.places,
+        Raster(launch.raster),
+        launch.parts if launch.schedule in SPLIT_SCHEDULES else None,
+    )
 
 
 def simulated(trace: Trace, calibration: Calibration | None = None) -> Trace:
@@ -127,9 +135,7 @@ def test_simulated_reports_add_up(kernel: Kernel) -> None:
     for code in kernel.codes:
         for schedule in SCHEDULES:
             for most_ctas in (None, 1):
-                trace = virtual.run(
-                    problem, code.tile, schedule, Raster(), H200, reason="of tests", most_ctas=most_ctas
-                )
+                trace = virtual.run(problem, code.tile, Variant(schedule), H200, reason="of tests", most_ctas=most_ctas)
                 check(trace)
                 report = analyze(trace)
                 budget, tail, waterfall = report.budget, report.tail, report.waterfall

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
 
+from wavescope.errors import ShapeError, UsageError
+from wavescope.grid_model import GridModel
 from wavescope.problem import Problem, Tile
-from wavescope.schedule import nominal_waves, wave_efficiency
+from wavescope.schedule import Schedule, decompose, nominal_waves, wave_efficiency
 
 A100_SMS, H200_SMS = 108, 132
 
@@ -66,3 +69,77 @@ def test_h200_example_of_162_tiles() -> None:
 def test_powers_of_two_hide_the_cliff_on_the_h200(size: int) -> None:
     tile = Tile(128, 128, 64) if size == 2048 else Tile(128, 256, 64)
     assert round(100 * wave_efficiency(tile.num_tiles(Problem(size, size, size)), H200_SMS), 2) == 96.97
+
+
+# The Stream-K paper's worked examples on four SMs, 128 x 128 x 4 tiles (arXiv:2301.03598, figures 1 to 3).
+SMALL, MEDIUM = Problem(384, 384, 128), Problem(896, 384, 128)
+PAPERS_TILE = Tile(128, 128, 4)
+
+
+def by_cta(schedule: Schedule) -> list[int]:
+    """k_iters of each CTA."""
+    return np.bincount(schedule.cta, weights=schedule.k_iters).astype(int).tolist()
+
+
+def test_stream_k_shares_288_iterations_72_each() -> None:
+    schedule = decompose("streamk", SMALL, PAPERS_TILE, 4, parts=4)
+    assert by_cta(schedule) == [72, 72, 72, 72]
+
+
+def test_stream_k_begins_at_0_32_64_96() -> None:
+    schedule = decompose("streamk", MEDIUM, PAPERS_TILE, 4, parts=4)
+    assert by_cta(schedule) == [168, 168, 168, 168]
+    # shares are dealt from the last CTA to the first
+    starts = [int(schedule.k_begin[schedule.cta == cta][0]) * PAPERS_TILE.k for cta in (3, 2, 1, 0)]
+    assert starts == [0, 32, 64, 96]
+
+
+@pytest.mark.parametrize(("parts", "whole", "iters"), [(1, 20, 8), (2, 16, 40)])
+def test_hybrids_of_21_tiles(parts: int, whole: int, iters: int) -> None:
+    schedule = decompose("hybrid", MEDIUM, PAPERS_TILE, 4, parts=parts)
+    shared = schedule.unit < schedule.split_tiles + 4
+    assert 21 - schedule.split_tiles == whole
+    assert np.bincount(schedule.cta[shared], weights=schedule.k_iters[shared]).tolist() == [iters] * 4
+    assert by_cta(schedule) == [168] * 4
+
+
+@pytest.mark.parametrize(
+    ("problem", "grid"),
+    [(Problem(256, 3584, 8192), 108), (Problem(1024, 1024, 1024), 64), (Problem(128, 128, 16384), 8)],
+)
+def test_papers_grid_sizes_on_108_sms(problem: Problem, grid: int) -> None:
+    tile, model = Tile(128, 128, 32), GridModel(a=0, b=10, c=1, d=8)
+    assert model.best_grid(tile.num_tiles(problem), tile.k_iters(problem), 108) == grid
+    assert decompose("streamk", problem, tile, 108, model=model).num_ctas == grid
+
+
+def test_tail_split_of_162_tiles() -> None:
+    # 30 tiles are left over on 132 places: four parts each fill 120 of them, 16 k_iters long
+    schedule = decompose("tailsplit", Problem(2304, 2304, 4096), Tile(128, 256, 64), H200_SMS, parts=4)
+    assert (schedule.split_tiles, schedule.num_slots, schedule.num_ctas) == (30, 120, 132)
+    assert set(schedule.k_iters[:120].tolist()) == {16}
+    assert max(by_cta(schedule)) == 80
+
+
+def test_names_say_when_nothing_is_split() -> None:
+    whole = Problem(128 * 11, 256 * 12, 4096)  # 132 tiles
+    for name in ("hybrid", "tailsplit"):
+        assert "runs as persistent" in decompose(name, whole, Tile(128, 256, 64), H200_SMS).in_words
+    assert "runs as fixed" in decompose("splitk", whole, Tile(128, 256, 64), H200_SMS, parts=1).in_words
+    assert "runs as persistent" in decompose("streamk", whole, Tile(128, 256, 64), H200_SMS, parts=132).in_words
+
+
+@pytest.mark.parametrize(
+    ("name", "parts", "message"),
+    [
+        ("fixed", 4, "fixed takes no number"),
+        ("streamk", 133, "streamk:133 is not possible (CTAs that share all k_iters: 1 to 132"),
+        ("hybrid", 3, "use hybrid:2"),
+        ("splitk", 65, "k has 64 k_iters"),
+        ("tailsplit", 0, "use tailsplit:1"),
+    ],
+)
+def test_numbers_that_do_not_go(name: str, parts: int, message: str) -> None:
+    with pytest.raises((ShapeError, UsageError)) as refused:
+        decompose(name, Problem(2304, 2304, 4096), Tile(128, 256, 64), H200_SMS, parts=parts)
+    assert message in str(refused.value)

@@ -13,20 +13,21 @@ from hypothesis import strategies as st
 from wavescope.kernels import SCHEDULE_IDS
 from wavescope.nvrtc import kernel_directory
 from wavescope.problem import Problem, Tile
-from wavescope.schedule import SCHEDULES, Raster, decompose
+from wavescope.schedule import SCHEDULES, Raster, Schedule, decompose
 
 SHIM = """
 #include "schedule.cuh"
-extern "C" int twin(int schedule, int tiles_m, int tiles_n, int k_iters, int group, int num_ctas, int* rows) {
-    const wavescope::TileGrid grid{tiles_m, tiles_n, k_iters, group};
+extern "C" int twin(int schedule, int tiles_m, int tiles_n, int k_iters, int group, int num_ctas, int parts,
+                    int split_tiles, int* rows) {
+    const wavescope::Plan plan{{tiles_m, tiles_n, k_iters, group}, num_ctas, parts, split_tiles};
     int count = 0;
     for (int cta = 0; cta < num_ctas; ++cta) {
         wavescope::Unit unit;
-        for (int round = 0; wavescope::next_unit(schedule, grid, cta, round, num_ctas, cta + round * num_ctas, &unit);
-             ++round) {
-            int* row = rows + 6 * count++;
+        for (int round = 0; wavescope::next_unit(schedule, plan, cta, round, cta + round * num_ctas, &unit); ++round) {
+            int* row = rows + 9 * count++;
             row[0] = unit.index, row[1] = cta, row[2] = unit.tile_m, row[3] = unit.tile_n;
             row[4] = unit.k_begin, row[5] = unit.k_end;
+            row[6] = unit.peers > 1 ? unit.first_slot : 0, row[7] = unit.rank, row[8] = unit.peers;
         }
     }
     return count;
@@ -50,30 +51,77 @@ tiles = st.builds(Tile, *(st.sampled_from([16, 32, 64, 128]),) * 3)
 rasters = st.sampled_from(["row", "column", "grouped1", "grouped3", "grouped8", "grouped999"])
 
 
-@settings(max_examples=300, deadline=None)
-@given(st.sampled_from(SCHEDULES), problems, tiles, rasters, st.integers(1, 40))
-def test_every_unit_is_the_same(
-    twin: ctypes.CDLL, name: str, problem: Problem, tile: Tile, raster: str, places: int
-) -> None:
-    schedule = decompose(name, problem, tile, places, Raster(raster))
-    tiles_m, tiles_n = tile.tiles_m(problem), tile.tiles_n(problem)
-    rows = np.full((schedule.num_units + 1, 6), -7, np.int32)
-    count = twin.twin(
-        SCHEDULE_IDS[name],
-        tiles_m,
-        tiles_n,
-        tile.k_iters(problem),
-        Raster(raster).group(tiles_m),
-        schedule.num_ctas,
-        rows.ctypes.data_as(ctypes.POINTER(ctypes.c_int)),
-    )
+def units(twin: ctypes.CDLL, schedule: Schedule) -> np.ndarray:
+    """What schedule.cuh hands out, in the order of the ids."""
+    tile, problem = schedule.tile, schedule.problem
+    tiles_m = tile.tiles_m(problem)
+    rows = np.full((schedule.num_units + 1, 9), -7, np.int32)
+    grid = (tiles_m, tile.tiles_n(problem), tile.k_iters(problem), schedule.raster.group(tiles_m))
+    plan = (schedule.num_ctas, schedule.parts, schedule.split_tiles)
+    count = twin.twin(SCHEDULE_IDS[schedule.name], *grid, *plan, rows.ctypes.data_as(ctypes.POINTER(ctypes.c_int)))
     assert count == schedule.num_units
-    cuda = rows[:count][np.argsort(rows[:count, 0])]
-    index = np.arange(count)
+    return rows[:count][np.argsort(rows[:count, 0])]
+
+
+def planned(schedule: Schedule) -> np.ndarray:
+    """The same by schedule.py."""
     # tickets of the dynamic schedule are drawn round robin here; who draws is not the schedule's to say
-    cta = index % schedule.num_ctas if name == "dynamic" else schedule.cta
-    python = np.stack([index, cta, schedule.tile_m, schedule.tile_n, schedule.k_begin, schedule.k_end], axis=1)
-    assert np.array_equal(cuda, python)
+    cta = schedule.unit % schedule.num_ctas if schedule.name == "dynamic" else schedule.cta
+    work = (schedule.tile_m, schedule.tile_n, schedule.k_begin, schedule.k_end)
+    return np.stack([schedule.unit, cta, *work, schedule.first_slot, schedule.rank, schedule.peers], axis=1)
+
+
+@st.composite
+def schedules(draw: st.DrawFn) -> Schedule:
+    name, places = draw(st.sampled_from(SCHEDULES)), draw(st.integers(1, 40))
+    most = {"splitk": 9, "streamk": places, "hybrid": 2, "tailsplit": min(places, 9)}.get(name)
+    problem, tile = draw(problems), draw(tiles)
+    if name in ("splitk", "tailsplit") and most is not None:
+        most = min(most, tile.k_iters(problem))
+    parts = None if most is None else draw(st.one_of(st.none(), st.integers(1, most)))
+    return decompose(name, problem, tile, places, Raster(draw(rasters)), parts)
+
+
+@settings(max_examples=5000, deadline=None)
+@given(schedules())
+def test_every_unit_is_the_same(twin: ctypes.CDLL, schedule: Schedule) -> None:
+    assert np.array_equal(units(twin, schedule), planned(schedule))
+
+
+@settings(max_examples=5000, deadline=None)
+@given(schedules())
+def test_every_k_iter_once_and_one_owner_a_tile(schedule: Schedule) -> None:
+    problem, tile = schedule.problem, schedule.tile
+    done = np.zeros((tile.tiles_m(problem), tile.tiles_n(problem), tile.k_iters(problem) + 1), np.int64)
+    at = (schedule.tile_m, schedule.tile_n)
+    np.add.at(done, (*at, schedule.k_begin), 1)
+    np.add.at(done, (*at, schedule.k_end), -1)
+    assert (np.cumsum(done, axis=2)[:, :, :-1] == 1).all()
+    assert (schedule.k_end > schedule.k_begin).all()
+    first, rank, peers = (getattr(schedule, name).astype(np.int64) for name in ("first_slot", "rank", "peers"))
+    assert ((schedule.k_begin == 0) == (rank == 0)).all()
+    # who shares a tile agrees on it, and their slots are theirs alone
+    tile_id = schedule.tile_m.astype(np.int64) * tile.tiles_n(problem) + schedule.tile_n
+    order = np.lexsort((schedule.k_begin, tile_id))
+    starts = np.flatnonzero(np.append(True, np.diff(tile_id[order]) > 0))
+    sizes = np.diff(np.append(starts, len(order)))
+    assert (peers[order] == np.repeat(sizes, sizes)).all()
+    assert (rank[order] == np.arange(len(order)) - np.repeat(starts, sizes)).all()
+    assert (first[order] == np.repeat(first[order][starts], sizes)).all()
+    split = peers > 1
+    slots = (first + rank)[split & ((rank > 0) | (schedule.name == "tailsplit"))]
+    assert len(np.unique(slots)) == len(slots)
+    assert len(slots) == 0 or (slots.min() >= 0 and slots.max() < schedule.num_slots)
+    if schedule.dispatch == "static":
+        assert schedule.num_slots <= schedule.num_ctas * max(
+            1, -(-schedule.split_tiles * schedule.parts // schedule.num_ctas)
+        )
+    # CTAs wait for CTAs of smaller index only, or, where all parts of a tile wait for each other, for neighbours
+    owner = np.repeat(schedule.cta[order][starts], sizes)
+    if schedule.name in ("splitk", "streamk", "hybrid"):
+        assert (schedule.cta[order] <= owner).all()
+    assert (schedule.unit[1:] > schedule.unit[:-1]).all()
+    assert schedule.unit[-1] < schedule.unit_ids
 
 
 @settings(max_examples=200, deadline=None)

@@ -97,11 +97,18 @@ def uneven(k_iters: Sequence[int], num_ctas: int, dispatch: str, cta: Sequence[i
         raster=Raster("row"),
         num_ctas=num_ctas,
         dispatch=dispatch,  # type: ignore[arg-type]
+        parts=1,
+        split_tiles=0,
+        num_slots=0,
+        unit=index,
         cta=np.array(cta, np.int32),
         tile_m=np.zeros(count, np.int32),
         tile_n=index,
         k_begin=np.zeros(count, np.int32),
         k_end=np.array(k_iters, np.int32),
+        first_slot=0 * index,
+        rank=0 * index,
+        peers=0 * index + 1,
     )
 
 

@@ -9,8 +9,9 @@ from wavescope.analyze import analyze
 from wavescope.device import virtual_device
 from wavescope.errors import UsageError
 from wavescope.problem import Problem, Tile
-from wavescope.schedule import SCHEDULES, Raster
+from wavescope.schedule import SCHEDULES
 from wavescope.terms import find, terms
+from wavescope.variant import Variant
 from wavescope.virtual import run
 from wavescope.wave_report import STATES
 
@@ -30,7 +31,7 @@ def test_every_state_and_schedule_is_explained() -> None:
 
 
 def test_every_factor_of_a_real_waterfall_is_explained_by_an_entry_of_its_name() -> None:
-    trace = run(Problem(512, 512, 512), Tile(128, 128, 64), "fixed", Raster(), virtual_device("h200"), reason="a test")
+    trace = run(Problem(512, 512, 512), Tile(128, 128, 64), Variant("fixed"), virtual_device("h200"), reason="a test")
     waterfall = analyze(trace).waterfall
     assert waterfall is not None
     for factor in (*waterfall.factors, *fixture.FACTORS):

@@ -115,7 +115,7 @@ def _check_schedule(units: Units, schedule: Schedule) -> None:
     if schedule.dispatch == "queue":
         return
     names = ("unit", *_SAME_IN_UNIT)
-    planned = (np.arange(schedule.num_units), *(getattr(schedule, name) for name in _SAME_IN_UNIT))
+    planned = (schedule.unit, *(getattr(schedule, name) for name in _SAME_IN_UNIT))
     for name, expected in zip(names, planned, strict=True):
         wrong = getattr(units, name) != expected
         if wrong.any():

@@ -14,12 +14,14 @@ from wavescope.device import Device
 from wavescope.errors import DeviceError, UsageError
 from wavescope.problem import Dtype, Layout, Problem, Tile
 from wavescope.schedule import SCHEDULES
+from wavescope.trace import Reduction
 
 SHARED_GRANULE_BYTES = 1024  # a multiple of every architecture's allocation unit (128 or 256 bytes)
 
-# The numbers that element.cuh, mma.cuh and schedule.cuh give to these words.
+# The numbers that element.cuh, mma.cuh, schedule.cuh and fixup.cuh give to these words.
 DTYPE_IDS: dict[Dtype, int] = {"bf16": 0, "fp16": 1, "fp32": 2}
 LAYOUT_IDS: dict[Layout, int] = {"tn": 0, "nn": 1}
+REDUCTION_IDS: dict[Reduction, int] = {"ordered": 0, "atomic": 1}
 SCHEDULE_IDS: dict[str, int] = {name: number for number, name in enumerate(SCHEDULES)}
 
 
@@ -176,7 +178,9 @@ def shared_bytes(kernel: Kernel, code: TileCode, problem: Problem, stages: int) 
     return stages * code.tile.k * row
 
 
-def defines(problem: Problem, facts: KernelFacts, schedule: str, probe: bool) -> dict[str, int]:
+def defines(
+    problem: Problem, facts: KernelFacts, schedule: str, probe: bool, reduction: Reduction = "ordered"
+) -> dict[str, int]:
     """The -D constants that compile the kernel for one tile and schedule."""
     code = facts.code
     common = {
@@ -189,6 +193,7 @@ def defines(problem: Problem, facts: KernelFacts, schedule: str, probe: bool) ->
         "LAYOUT": LAYOUT_IDS[problem.layout],
         "SCHEDULE": SCHEDULE_IDS[schedule],
         "PROBE": int(probe),
+        "REDUCTION": REDUCTION_IDS[reduction],
     }
     if facts.kernel == GEMM_SIMT.name:
         return common

@@ -59,8 +59,9 @@ def open_stream(device_index: int, facts: str) -> Stream:
     return Stream(cupy.cuda.Stream(non_blocking=True), facts)
 
 
+@lru_cache(maxsize=256)
 def load(cubin: Cubin, name: str, threads: int, shared_bytes: int = 0) -> Function:
-    """Load a compiled kernel for CTAs of `threads` with `shared_bytes` of dynamic shared memory.
+    """Load a compiled kernel, once each, for CTAs of `threads` with `shared_bytes` of dynamic shared memory.
 
     Raises: DeviceError where the driver refuses the cubin or its resources.
     """

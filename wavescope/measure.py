@@ -11,6 +11,7 @@ import numpy as np
 from wavescope import __version__
 from wavescope.cuda_device import query
 from wavescope.errors import DeviceError, UsageError
+from wavescope.grid_model import UNCALIBRATED, GridModel
 from wavescope.integrity import check
 from wavescope.kernels import facts
 from wavescope.launch import (
@@ -25,11 +26,11 @@ from wavescope.launch import (
     wait,
 )
 from wavescope.operands import POISON, Values, check_set, fill_set
-from wavescope.prepare import DEADLINE_S, Prepared, clear, prepare, run
+from wavescope.prepare import DEADLINE_S, Prepared, clear, prepare, require_met, run
 from wavescope.problem import Problem, Tile
-from wavescope.schedule import Raster
 from wavescope.timing import BLOCK_S, Progress, Records, Regime, measure_regime
 from wavescope.trace import Launch, Timing, Trace, join, spans_of_records
+from wavescope.variant import Variant
 
 TIMER_STEPS = 256
 TIMER_READS = 1_000_000
@@ -38,8 +39,7 @@ TIMER_READS = 1_000_000
 def measure(
     problem: Problem,
     tile: Tile,
-    schedule_name: str,
-    raster: Raster,
+    variant: Variant,
     device_index: int,
     *,
     regimes: Sequence[Regime] = ("cool",),
@@ -48,6 +48,7 @@ def measure(
     most_ctas: int | None = None,
     seed: int,
     progress: Progress,
+    model: GridModel = UNCALIBRATED,
 ) -> Trace:
     """A trace with one launch a regime: the median one of those timed in `repeat` rounds.
 
@@ -62,10 +63,10 @@ def measure(
         raise UsageError(f"repeat={repeat} gives no measurement; use 1 or more")
     device = query(device_index)
     fact = facts(problem, tile, device, most_ctas)
-    stream = open_stream(device_index, f"{fact.kernel} {schedule_name}, {problem}, tile {tile}, {device.name}")
+    stream = open_stream(device_index, f"{fact.kernel} {variant}, {problem}, tile {tile}, {device.name}")
     progress(f"compiling {fact.kernel} {tile} for {device.name}")
     with named_range("compile"):
-        prepared = prepare(problem, tile, schedule_name, raster, device, device_index, fact)
+        prepared = prepare(problem, tile, variant, device, device_index, fact, model)
     step_ns = timer_step_ns(prepared.functions.timer, stream)
     progress("verifying on small integers")
     with named_range("verify"):
@@ -120,6 +121,7 @@ def verify_one(prepared: Prepared, function: Function, values: Values, stream: S
     fill_bytes(operands.c, POISON, stream)
     run(prepared, function, 0, stream)
     wait(stream, prepared.deadline_s)
+    require_met(prepared, stream)
     verdict = check_set(prepared.functions.operands, operands, values, stream)
     probe = "probed" if function is prepared.functions.probed else "plain"
     verdict.require(f"{function.name} {prepared.schedule.name} ({probe}), {prepared.schedule.problem}")
@@ -152,6 +154,8 @@ def _trace(prepared: Prepared, found: list[tuple[Timing, Records]], verified: di
                 timing=timing,
                 verified=verified,
                 notes=prepared.notes,
+                parts=schedule.parts,
+                reduction=prepared.reduction,
             )
         )
     return Trace(__version__, device, step_ns, tuple(launches), join(spans))

@@ -11,15 +11,32 @@ import numpy as np
 
 from wavescope.cuda_device import kernel_timeout
 from wavescope.device import Device, sm_count_note
-from wavescope.errors import DeviceError
+from wavescope.errors import DeviceError, LaunchError
+from wavescope.grid_model import UNCALIBRATED, GridModel
 from wavescope.kernels import KernelFacts, defines
-from wavescope.launch import Function, Stream, allocate, capture, fill_bytes, free_bytes, launch, load
+from wavescope.launch import (
+    Function,
+    Stream,
+    allocate,
+    capture,
+    download,
+    fill_bytes,
+    free_bytes,
+    launch,
+    load,
+    open_stream,
+    wait,
+)
 from wavescope.nvrtc import architecture, cache_directory, compile_kernel, kernel_directory
 from wavescope.operands import OperandKernels, OperandSet, allocate_set
 from wavescope.problem import Problem, Tile
-from wavescope.schedule import Raster, Schedule, decompose
-from wavescope.trace import RECORD_DTYPE
+from wavescope.schedule import SPLIT_SCHEDULES, Schedule
+from wavescope.trace import RECORD_DTYPE, Reduction
+from wavescope.variant import Variant
 
+PARTIAL_BYTES = 4  # of an element of a partial sum: fp32 (fixup.cuh)
+SPIN_LIMIT_S = 2.0  # fixup.cuh: SPIN_LIMIT_NS
+SYNC_WORDS = 2  # launches ended and error, before the flags and arrivals of each slot (fixup.cuh)
 L2_MULTIPLE = 3  # operand sets rotate through more than this many times the L2
 MAX_GRAPH_LAUNCHES = 20
 # A kernel that is slower than this on every SM is taken for hung: 64 FLOP a clock at 1 GHz.
@@ -58,6 +75,9 @@ class Prepared:
     sets: tuple[OperandSet, ...]
     records: tuple[Any, ...]
     counter: Any
+    partials: Any
+    sync: Any
+    reduction: Reduction
     deadline_s: float
     notes: tuple[str, ...]
 
@@ -67,7 +87,7 @@ class Prepared:
         return int(self.records[0].nbytes)
 
 
-def load_functions(problem: Problem, facts: KernelFacts, schedule: str, device: Device) -> Functions:
+def load_functions(problem: Problem, facts: KernelFacts, variant: Variant, device: Device) -> Functions:
     """Compile (in parallel) and load the plain and the probed kernel and the small ones around them.
 
     Raises: CompileError; DeviceError where not one CTA fits an SM.
@@ -75,8 +95,8 @@ def load_functions(problem: Problem, facts: KernelFacts, schedule: str, device: 
     folder, arch = kernel_directory(), architecture(device.compute_capability)
     source = folder / f"{facts.kernel}.cu"
     jobs: list[tuple[Path, dict[str, int]]] = [
-        (source, defines(problem, facts, schedule, probe=False)),
-        (source, defines(problem, facts, schedule, probe=True)),
+        (source, defines(problem, facts, variant.schedule, probe=False, reduction=variant.reduction)),
+        (source, defines(problem, facts, variant.schedule, probe=True, reduction=variant.reduction)),
         *((folder / f"{name}.cu", {}) for name in ("spin", "timer", "operands", "check")),
     ]
     with ThreadPoolExecutor() as pool:  # NVRTC lets go of the interpreter while it compiles
@@ -99,30 +119,30 @@ def load_functions(problem: Problem, facts: KernelFacts, schedule: str, device: 
 def prepare(
     problem: Problem,
     tile: Tile,
-    schedule_name: str,
-    raster: Raster,
+    variant: Variant,
     device: Device,
     device_index: int,
     facts: KernelFacts,
+    model: GridModel = UNCALIBRATED,
 ) -> Prepared:
     """Compile, load and allocate one record buffer and as many operand sets as rotation asks for.
 
     Raises: CompileError; ShapeError; DeviceError where memory does not suffice.
     """
-    functions = load_functions(problem, facts, schedule_name, device)
-    schedule = decompose(schedule_name, problem, tile, device.sms * functions.ctas_per_sm, raster)
+    functions = load_functions(problem, facts, variant, device)
+    schedule = variant.decompose(problem, tile, device.sms * functions.ctas_per_sm, model)
     record_bytes = num_records(schedule) * RECORD_DTYPE.itemsize
+    partial_bytes = schedule.num_slots * tile.m * tile.n * PARTIAL_BYTES
     free = free_bytes()
-    if problem.operand_bytes + record_bytes > free:
+    if problem.operand_bytes + record_bytes + partial_bytes > free:
         raise DeviceError(
-            f"{problem} needs {problem.operand_bytes} bytes of device memory for A, B and C and {record_bytes} for "
-            f"records; {device.name} has {free} free; use a smaller problem"
+            f"{problem} needs {problem.operand_bytes} bytes of device memory for A, B and C, {record_bytes} for "
+            f"records and {partial_bytes} for partial sums; {device.name} has {free} free; use a smaller problem"
         )
     wanted = min(MAX_GRAPH_LAUNCHES, L2_MULTIPLE * device.l2_bytes // problem.operand_bytes + 1)
     # four fifths of what is free: the rest is for records and whoever else uses the device
-    num_sets = max(1, min(wanted, (4 * free // 5 - record_bytes) // problem.operand_bytes))
-    counter = allocate(4)
-    return Prepared(
+    num_sets = max(1, min(wanted, (4 * free // 5 - record_bytes - partial_bytes) // problem.operand_bytes))
+    prepared = Prepared(
         device=device,
         device_index=device_index,
         schedule=schedule,
@@ -130,10 +150,27 @@ def prepare(
         functions=functions,
         sets=tuple(allocate_set(problem) for _ in range(num_sets)),
         records=(allocate(record_bytes),),
-        counter=counter,
+        counter=allocate(4),
+        partials=allocate(max(partial_bytes, PARTIAL_BYTES)),
+        sync=allocate(4 * (SYNC_WORDS + 2 * schedule.num_slots)),
+        reduction=variant.reduction,
         deadline_s=DEADLINE_S + MAX_GRAPH_LAUNCHES * _slowest_s(schedule, device),
         notes=tuple(_notes(functions, problem, num_sets, device, device_index)),
     )
+    stream = open_stream(device_index, "clearing the workspace")
+    for buffer in (prepared.partials, prepared.sync):  # once: launches leave it as they want to find it
+        fill_bytes(buffer, 0, stream)
+    wait(stream, prepared.deadline_s)
+    return prepared
+
+
+def require_met(prepared: Prepared, stream: Stream) -> None:
+    """Raises: LaunchError where a CTA gave up waiting for another's partial sums."""
+    if download(prepared.sync, np.dtype("<u4"), stream)[1]:
+        raise LaunchError(
+            f"a CTA waited {SPIN_LIMIT_S:g} s for another's partial sums and gave up: {stream.facts}; "
+            "is another program holding the GPU?"
+        )
 
 
 def with_records(prepared: Prepared, wanted: int) -> Prepared:
@@ -144,23 +181,29 @@ def with_records(prepared: Prepared, wanted: int) -> Prepared:
 
 
 def num_records(schedule: Schedule) -> int:
-    """Record slots of a launch: one a CTA, then mac and epilogue of each unit (kernels/include/loop.cuh)."""
-    return 2 * schedule.num_units + schedule.num_ctas
+    """Record slots of a launch: one a CTA, then those of each unit id (records_of_unit in loop.cuh)."""
+    of_unit = 4 if schedule.name in SPLIT_SCHEDULES else 2
+    return of_unit * schedule.unit_ids + schedule.num_ctas
 
 
 def run(prepared: Prepared, function: Function, index: int, stream: Stream) -> None:
     """Launch number `index` of the plain or probed kernel."""
-    operands, problem = prepared.sets[index % len(prepared.sets)], prepared.schedule.problem
-    group = prepared.schedule.raster.group(prepared.schedule.tile.tiles_m(problem))
+    operands, schedule = prepared.sets[index % len(prepared.sets)], prepared.schedule
+    problem = schedule.problem
+    group = schedule.raster.group(schedule.tile.tiles_m(problem))
     arguments = (
         operands.a,
         operands.b,
         operands.c,
         *(np.int32(size) for size in (problem.m, problem.n, problem.k, *operands.pitches, group)),
+        *(np.int32(number) for number in (schedule.parts, schedule.split_tiles)),
         prepared.counter,
+        prepared.partials,
+        prepared.sync,
+        np.int32(schedule.num_slots),
         prepared.records[index % len(prepared.records)],
     )
-    launch(function, (prepared.schedule.num_ctas,), arguments, stream)
+    launch(function, (schedule.num_ctas,), arguments, stream)
 
 
 def graph_of(prepared: Prepared, function: Function, stream: Stream) -> Any:

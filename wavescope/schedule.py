@@ -7,19 +7,28 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass, field
-from typing import Literal, get_args
+from typing import Any, Literal, get_args
 
 import numpy as np
 from numpy.typing import NDArray
 
+from wavescope import cuts
 from wavescope.errors import ShapeError, UsageError
+from wavescope.grid_model import MAX_TAIL_PARTS, UNCALIBRATED, GridModel
 from wavescope.problem import MAX_UNITS, Problem, Tile
 
-ScheduleName = Literal["fixed", "persistent", "dynamic"]
+ScheduleName = Literal["fixed", "persistent", "dynamic", "splitk", "streamk", "hybrid", "tailsplit"]
 Dispatch = Literal["hardware", "static", "queue"]
 IntArray = NDArray[np.int32]
 
 SCHEDULES: tuple[ScheduleName, ...] = get_args(ScheduleName)
+# Schedules that cut tiles along k, and what their number means.
+SPLIT_SCHEDULES: dict[str, str] = {
+    "splitk": "splits of each tile",
+    "streamk": "CTAs that share all k_iters",
+    "hybrid": "tiles of Stream-K a CTA at most (1 or 2)",
+    "tailsplit": "parts of each tile of the last wave",
+}
 # Unit arrays take 20 bytes a unit: above this, say so instead of filling the memory.
 MAX_LISTED_UNITS = 20_000_000
 
@@ -47,14 +56,23 @@ class Raster:
         return min(int(self.name.removeprefix("grouped")), tiles_m)
 
 
+DEFAULT_RASTER = Raster()
+
+
 @dataclass(frozen=True)
 class Schedule:
-    """Units in index order, and who runs them.
+    """Units in the order of their ids, and who runs them.
 
-    Arrays have one element a unit: `cta` (-1 where a counter decides at run time),
-    `tile_m`, `tile_n`, and the half-open range [`k_begin`, `k_end`) in k_iters.  A CTA
-    runs its units in index order.  `dispatch` says who hands units out: the hardware's
+    Arrays have one element a unit: `unit` (its id, ascending; under streamk and hybrid not
+    all numbers are used), `cta` (-1 where a counter decides at run time), `tile_m`,
+    `tile_n`, and the half-open range [`k_begin`, `k_end`) in k_iters.  A CTA runs its
+    units in the order of their ids.  `dispatch` says who hands units out: the hardware's
     block scheduler (one CTA a unit), the schedule itself, or a queue.
+
+    Where a tile is split, `peers` units share it: their partial sums have the slots
+    `first_slot` to `first_slot + peers - 1` of the workspace, and `rank` says which is the
+    unit's own; the unit of rank 0 begins at k 0.  `parts` is the number behind the
+    schedule's name (SPLIT_SCHEDULES), `split_tiles` how many tiles may be cut.
     """
 
     name: str
@@ -63,16 +81,30 @@ class Schedule:
     raster: Raster
     num_ctas: int
     dispatch: Dispatch
+    parts: int
+    split_tiles: int
+    num_slots: int
+    unit: IntArray = field(repr=False)
     cta: IntArray = field(repr=False)
     tile_m: IntArray = field(repr=False)
     tile_n: IntArray = field(repr=False)
     k_begin: IntArray = field(repr=False)
     k_end: IntArray = field(repr=False)
+    first_slot: IntArray = field(repr=False)
+    rank: IntArray = field(repr=False)
+    peers: IntArray = field(repr=False)
 
     @property
     def num_units(self) -> int:
         """Units handed out."""
-        return len(self.cta)
+        return len(self.unit)
+
+    @property
+    def unit_ids(self) -> int:
+        """One more than the largest id a unit may have."""
+        if self.name in ("streamk", "hybrid") and self.split_tiles:
+            return self.tile.num_tiles(self.problem) + self.num_ctas
+        return self.num_units
 
     @property
     def k_iters(self) -> IntArray:
@@ -80,48 +112,128 @@ class Schedule:
         return self.k_end - self.k_begin
 
     @property
+    def is_cooperative(self) -> bool:
+        """True where all units of a split tile add and store a share of it each."""
+        return self.name == "tailsplit"
+
+    @property
     def stores_tile(self) -> NDArray[np.bool_]:
-        """True where the unit stores the tile: the one that did its first k_iter."""
-        owners: NDArray[np.bool_] = self.k_begin == 0
+        """True where the unit stores a whole tile: the one of rank 0, unless all store a share."""
+        owners: NDArray[np.bool_] = (self.rank == 0) & ((self.peers == 1) | (not self.is_cooperative))
         return owners
 
+    @property
+    def writes_partial(self) -> NDArray[np.bool_]:
+        """True where the unit leaves its partial sum in the workspace."""
+        writers: NDArray[np.bool_] = (self.peers > 1) & ((self.rank > 0) | self.is_cooperative)
+        return writers
 
-def decompose(name: str, problem: Problem, tile: Tile, places: int, raster: Raster = Raster()) -> Schedule:
+    @property
+    def in_words(self) -> str:
+        """What really runs, where the name alone would mislead."""
+        if self.name not in SPLIT_SCHEDULES:
+            return self.name
+        if not (self.peers > 1).any():
+            like = "fixed" if self.dispatch == "hardware" else "persistent"
+            return f"{self.name}: no tile is split here, so it runs as {like}"
+        if self.name == "splitk":
+            return f"splitk: each tile cut into {self.parts}"
+        if self.name == "streamk":
+            return f"streamk: {self.num_ctas} CTAs of {int(self.k_iters.sum()) / self.num_ctas:.1f} k_iters"
+        whole = self.tile.num_tiles(self.problem) - self.split_tiles
+        if self.name == "hybrid":
+            return f"hybrid: {self.split_tiles} tiles shared by {self.num_ctas} CTAs, then {whole} whole tiles"
+        return f"tailsplit: {self.split_tiles} tiles cut into {self.parts}, then {whole} whole tiles"
+
+
+def decompose(
+    name: str,
+    problem: Problem,
+    tile: Tile,
+    places: int,
+    raster: Raster = DEFAULT_RASTER,
+    parts: int | None = None,
+    model: GridModel = UNCALIBRATED,
+) -> Schedule:
     """Cut `problem` into units of `tile` and hand them to CTAs.
 
-    `places` is the room for resident CTAs: persistent and dynamic launch that many CTAs,
-    or one a tile where there are fewer tiles.
+    `places` is the room for resident CTAs: all schedules but fixed and splitk launch at
+    most that many CTAs.  `parts` is the number that SPLIT_SCHEDULES describes; without
+    it `model` chooses.
 
-    Raises: UsageError for an unknown schedule; ShapeError for more tiles than a grid
-    can hold, or than this process should list.
+    Raises: UsageError for an unknown schedule, or a number where none belongs; ShapeError
+    for more tiles than a grid can hold or this process should list, and for a number of
+    parts that does not go.
     """
     if name not in SCHEDULES:
         raise UsageError(f"schedule '{name}' is unknown; use one of {', '.join(SCHEDULES)}")
     if places < 1:
         raise ShapeError(f"places={places} leaves no room for a CTA; use a smaller tile")
-    num_units = tile.num_tiles(problem)
-    if num_units > MAX_UNITS or num_units > MAX_LISTED_UNITS:
-        limit = min(MAX_UNITS, MAX_LISTED_UNITS)
-        raise ShapeError(f"{problem} cut into {tile} gives {num_units} tiles, more than {limit}; use a larger tile")
-    index = np.arange(num_units, dtype=np.int32)
-    num_ctas = num_units if name == "fixed" else min(places, num_units)
-    tile_m, tile_n = tile_at(index, tile.tiles_m(problem), tile.tiles_n(problem), raster)
+    tiles, k_iters = tile.num_tiles(problem), tile.k_iters(problem)
+    _require_listed(problem, tile, tiles)
+    if parts is not None:
+        _check_parts(name, parts, k_iters, places)
+    if name == "splitk":
+        parts = parts or model.best_splits(tiles, k_iters, places)
+        _require_listed(problem, tile, tiles * parts)
+        cut = cuts.splitk(tiles, k_iters, parts)
+    elif name == "streamk":
+        parts = min(parts or model.best_grid(tiles, k_iters, places), tiles * k_iters)
+        cut = cuts.stream(tiles, k_iters, tiles, parts)
+    elif name == "hybrid":
+        parts, left = parts or 2, tiles % places
+        split = 0 if left == 0 else left if parts == 1 or tiles < places else left + places
+        cut = cuts.stream(tiles, k_iters, split, min(places, tiles if split == 0 else split * k_iters))
+    elif name == "tailsplit":
+        left = tiles % places
+        parts = min(parts or (model.best_tail_parts(left, k_iters, places) if left else 1), k_iters)
+        cut = cuts.tailsplit(tiles, k_iters, left if parts > 1 else 0, parts, places)
+    else:
+        parts, cut = 1, cuts.whole(tiles, k_iters, tiles if name == "fixed" else min(places, tiles), name == "dynamic")
+    if int(cut.split_tiles) * k_iters >= 2**31:
+        raise ShapeError(f"{problem} cut into {tile} has too many k_iters to share; use a larger tile")
+    tile_m, tile_n = tile_at(cut.tile, tile.tiles_m(problem), tile.tiles_n(problem), raster)
     return Schedule(
         name=name,
         problem=problem,
         tile=tile,
         raster=raster,
-        num_ctas=num_ctas,
-        dispatch={"fixed": "hardware", "persistent": "static", "dynamic": "queue"}[name],  # type: ignore[arg-type]
-        cta=np.full(num_units, -1, np.int32) if name == "dynamic" else index % np.int32(num_ctas),
+        num_ctas=cut.num_ctas,
+        dispatch="hardware" if name in ("fixed", "splitk") else "queue" if name == "dynamic" else "static",
+        parts=parts,
+        split_tiles=cut.split_tiles,
+        num_slots=cut.num_slots if (cut.peers > 1).any() else 0,
+        unit=cut.unit.astype(np.int32),
+        cta=cut.cta.astype(np.int32),
         tile_m=tile_m,
         tile_n=tile_n,
-        k_begin=np.zeros(num_units, np.int32),
-        k_end=np.full(num_units, tile.k_iters(problem), np.int32),
+        k_begin=cut.k_begin.astype(np.int32),
+        k_end=cut.k_end.astype(np.int32),
+        first_slot=np.where(cut.peers > 1, cut.first_slot, 0).astype(np.int32),
+        rank=cut.rank.astype(np.int32),
+        peers=cut.peers.astype(np.int32),
     )
 
 
-def tile_at(index: IntArray, tiles_m: int, tiles_n: int, raster: Raster) -> tuple[IntArray, IntArray]:
+def _require_listed(problem: Problem, tile: Tile, units: int) -> None:
+    limit = min(MAX_UNITS, MAX_LISTED_UNITS)
+    if units > limit:
+        raise ShapeError(f"{problem} cut into {tile} gives {units} units, more than {limit}; use a larger tile")
+
+
+def _check_parts(name: str, parts: int, k_iters: int, places: int) -> None:
+    if name not in SPLIT_SCHEDULES:
+        raise UsageError(f"schedule {name} takes no number; {name}:{parts} should be {name}")
+    most = {"splitk": k_iters, "streamk": places, "hybrid": 2, "tailsplit": min(MAX_TAIL_PARTS, places)}[name]
+    if not 1 <= parts <= most:
+        why = {"splitk": f"k has {k_iters} k_iters", "streamk": f"the device has places for {places} CTAs"}.get(name)
+        raise ShapeError(
+            f"{name}:{parts} is not possible ({SPLIT_SCHEDULES[name]}: 1 to {most}{f', {why}' if why else ''}); "
+            f"use {name}:{min(max(parts, 1), most)}"
+        )
+
+
+def tile_at(index: NDArray[Any], tiles_m: int, tiles_n: int, raster: Raster) -> tuple[IntArray, IntArray]:
     """Tile coordinates (tile_m, tile_n) of unit indices under a raster order."""
     group = raster.group(tiles_m)
     band = group * tiles_n

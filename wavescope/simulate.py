@@ -100,6 +100,7 @@ def simulate(
         ctas_per_sm=ctas_per_sm,
         places=places,
         notes=_notes(calibration, ctas_per_sm),
+        parts=schedule.parts,
     )
     limit = device.max_clock_mhz * float(ns_per_cycle.min()) / 1e3  # the fastest SM may reach the maximum
     warp = _clock_gain(occupied.begin, places, device.sms, calibration, limit)

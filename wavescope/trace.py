@@ -25,6 +25,7 @@ NULL = -1  # in memory, for the columns that may be null in the file
 SIMULATED_BECAUSE = "simulated because "  # begins the note of a launch that says why it was not measured
 
 Source = Literal["measured", "simulated"]
+Reduction = Literal["ordered", "atomic"]
 IntColumn = NDArray[np.int64]
 
 
@@ -117,7 +118,8 @@ class Launch:
     `block` in threads, `shared_bytes` a CTA (static and dynamic), `ctas_per_sm` from the
     driver's occupancy query when measured; `places` = room for resident CTAs on the
     device.  `schedule` and `raster` name how units were handed out; None where the
-    kernel is not wavescope's own.
+    kernel is not wavescope's own.  `parts` is the schedule's number
+    (schedule.SPLIT_SCHEDULES), `reduction` how the partial sums of split tiles met.
     """
 
     launch_id: int
@@ -139,6 +141,8 @@ class Launch:
     timing: Timing | None = None
     verified: dict[str, Any] = field(default_factory=dict)
     notes: tuple[str, ...] = ()
+    parts: int = 1
+    reduction: Reduction = "ordered"
 
 
 @dataclass(frozen=True)

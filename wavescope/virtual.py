@@ -10,9 +10,9 @@ from wavescope.errors import DeviceError, ShapeError
 from wavescope.kernels import facts
 from wavescope.occupancy import Resources, require_fit
 from wavescope.problem import Problem, Tile
-from wavescope.schedule import Raster, decompose
 from wavescope.simulate import simulate
 from wavescope.trace import SIMULATED_BECAUSE, Trace
+from wavescope.variant import Variant
 
 MAX_SIMULATED_UNITS = 2_000_000  # about 1 GB of spans
 
@@ -20,8 +20,7 @@ MAX_SIMULATED_UNITS = 2_000_000  # about 1 GB of spans
 def run(
     problem: Problem,
     tile: Tile,
-    schedule_name: str,
-    raster: Raster,
+    variant: Variant,
     device: Device,
     *,
     reason: str,
@@ -46,7 +45,7 @@ def run(
             f"{problem} cut into {tile} gives {units} tiles, more than the {MAX_SIMULATED_UNITS} that are simulated; "
             "use a larger tile or a smaller problem"
         )
-    schedule = decompose(schedule_name, problem, tile, device.sms * fit.count, raster)
+    schedule = variant.decompose(problem, tile, device.sms * fit.count)
     trace = simulate(
         schedule,
         device,

@@ -10,7 +10,13 @@
 
 namespace wavescope {
 
-enum ScheduleKind { FIXED = 0, PERSISTENT = 1, DYNAMIC = 2 };
+enum ScheduleKind { FIXED = 0, PERSISTENT = 1, DYNAMIC = 2, SPLITK = 3, STREAMK = 4, HYBRID = 5, TAILSPLIT = 6 };
+
+// The schedules that may cut tiles along k.
+WS_HOST_DEVICE constexpr bool splits_tiles(int schedule) { return schedule >= SPLITK; }
+
+// All units of a cut tile add a share of the partial sums, instead of one that adds all.
+WS_HOST_DEVICE constexpr bool is_cooperative(int schedule) { return schedule == TAILSPLIT; }
 
 // A problem cut into tiles.  raster_group: tile rows walked together, column by column
 // (1 = row by row, tiles_m = column by column).
@@ -18,36 +24,104 @@ struct TileGrid {
     int tiles_m, tiles_n, k_iters, raster_group;
 };
 
-// One unit: a tile, or a k-range [k_begin, k_end) of one, in k_iters.
-struct Unit {
-    int index, tile_m, tile_n, k_begin, k_end;
+// What the host chose: the first split_tiles tiles are cut, into `parts` each or into one
+// share for each CTA.
+struct Plan {
+    TileGrid grid;
+    int num_ctas, parts, split_tiles;
 };
 
-WS_HOST_DEVICE int num_units(const TileGrid& grid) { return grid.tiles_m * grid.tiles_n; }
+// One unit: a tile, or a k-range [k_begin, k_end) of one, in k_iters.  `peers` units share
+// the tile; their partial sums have the slots first_slot, first_slot + 1, ... of the
+// workspace, this one's is first_slot + rank.
+struct Unit {
+    int index, tile_m, tile_n, k_begin, k_end;
+    int first_slot, rank, peers;
+};
 
-// The index of the unit a CTA takes in its round-th turn; `ticket` is what the shared
-// counter gave it, and counts only under DYNAMIC.
-WS_HOST_DEVICE int unit_index(int schedule, int cta, int round, int num_ctas, int ticket) {
-    if (schedule == DYNAMIC) return ticket;
-    return cta + round * num_ctas;
+WS_HOST_DEVICE int num_tiles(const TileGrid& grid) { return grid.tiles_m * grid.tiles_n; }
+
+// Where a share of `total` begins: equal shares, the first ones longer by one.
+WS_HOST_DEVICE int share_begin(int total, int shares, int index) {
+    const int longer = total % shares;
+    return index * (total / shares) + (index < longer ? index : longer);
 }
 
-WS_HOST_DEVICE Unit unit_at(const TileGrid& grid, int index) {
+// The share that holds `at`: inverse of share_begin; total >= shares.
+WS_HOST_DEVICE int share_of(int total, int shares, int at) {
+    const int length = total / shares, longer = total % shares;
+    const int within = longer * (length + 1);
+    return at < within ? at / (length + 1) : longer + (at - within) / length;
+}
+
+// All of the tile that is number `tile` in raster order.
+WS_HOST_DEVICE Unit whole_tile(const TileGrid& grid, int tile, int index) {
     const int band = grid.raster_group * grid.tiles_n;  // tiles in a full group of rows
-    const int first_m = index / band * grid.raster_group;
+    const int first_m = tile / band * grid.raster_group;
     const int rows_left = grid.tiles_m - first_m;
     const int rows = rows_left < grid.raster_group ? rows_left : grid.raster_group;
-    const int within = index % band;
-    return Unit{index, first_m + within % rows, within / rows, 0, grid.k_iters};
+    const int within = tile % band;
+    return Unit{index, first_m + within % rows, within / rows, 0, grid.k_iters, 0, 0, 1};
 }
 
-// The one verb of the kernels' loop: false when the CTA has no further unit.
-WS_HOST_DEVICE bool next_unit(int schedule, const TileGrid& grid, int cta, int round,
-                              int num_ctas, int ticket, Unit* unit) {
-    const int index = unit_index(schedule, cta, round, num_ctas, ticket);
-    // index < 0: cta + round * num_ctas passed 2^31
-    if (index < 0 || index >= num_units(grid) || (schedule == FIXED && round > 0)) return false;
-    *unit = unit_at(grid, index);
+// Part `part` of the `parts` of a tile, one slot each.
+WS_HOST_DEVICE Unit part_of_tile(const Plan& plan, int tile, int part, int index) {
+    Unit unit = whole_tile(plan.grid, tile, index);
+    unit.k_begin = share_begin(plan.grid.k_iters, plan.parts, part);
+    unit.k_end = share_begin(plan.grid.k_iters, plan.parts, part + 1);
+    unit.first_slot = tile * plan.parts;
+    unit.rank = part;
+    unit.peers = plan.parts;
+    return unit;
+}
+
+// The round-th piece of a CTA's share of all k_iters of the cut tiles; `pieces`: how many
+// there are.  Shares are dealt from the last CTA to the first, and a CTA ends with the tile
+// that others finish for it: it waits for CTAs of smaller index only.
+WS_HOST_DEVICE bool piece_of_share(const Plan& plan, int cta, int round, int* pieces, Unit* unit) {
+    const int k_iters = plan.grid.k_iters, total = plan.split_tiles * k_iters, share = plan.num_ctas - 1 - cta;
+    const int begin = share_begin(total, plan.num_ctas, share), end = share_begin(total, plan.num_ctas, share + 1);
+    const int first_tile = begin / k_iters;
+    *pieces = (end - 1) / k_iters - first_tile + 1;
+    if (round >= *pieces) return false;
+    const int tile = first_tile + round, tile_begin = tile * k_iters, tile_end = tile_begin + k_iters;
+    *unit = whole_tile(plan.grid, tile, tile + share);
+    unit->k_begin = (begin > tile_begin ? begin : tile_begin) - tile_begin;
+    unit->k_end = (end < tile_end ? end : tile_end) - tile_begin;
+    unit->first_slot = share_of(total, plan.num_ctas, tile_begin);
+    unit->rank = share - unit->first_slot;
+    unit->peers = share_of(total, plan.num_ctas, tile_end - 1) - unit->first_slot + 1;
+    return true;
+}
+
+// The one verb of the kernels' loop: the round-th unit of a CTA, false when it has no
+// further one.  `ticket` is what the shared counter gave it, and counts only under DYNAMIC.
+WS_HOST_DEVICE bool next_unit(int schedule, const Plan& plan, int cta, int round, int ticket, Unit* unit) {
+    const int tiles = num_tiles(plan.grid);
+    if (schedule == SPLITK) {
+        if (round > 0) return false;
+        *unit = part_of_tile(plan, cta % tiles, plan.parts - 1 - cta / tiles, cta);  // who waits comes last
+        return true;
+    }
+    int done = 0, first_index = 0;  // of the whole tiles after the cut ones
+    if ((schedule == STREAMK || schedule == HYBRID) && plan.split_tiles > 0) {
+        if (piece_of_share(plan, cta, round, &done, unit)) return true;
+        first_index = plan.split_tiles + plan.num_ctas;
+    }
+    if (schedule == TAILSPLIT && plan.split_tiles > 0) {
+        const int parts = plan.split_tiles * plan.parts, index = cta + round * plan.num_ctas;
+        if (index < parts) {
+            *unit = part_of_tile(plan, index / plan.parts, index % plan.parts, index);
+            return true;
+        }
+        done = cta < parts ? (parts - 1 - cta) / plan.num_ctas + 1 : 0;
+        first_index = parts;
+    }
+    const int whole = schedule == DYNAMIC ? ticket : cta + (round - done) * plan.num_ctas;
+    const int cut = splits_tiles(schedule) ? plan.split_tiles : 0;
+    // whole < 0: cta + round * num_ctas passed 2^31
+    if (whole < 0 || whole >= tiles - cut || (schedule == FIXED && round > 0)) return false;
+    *unit = whole_tile(plan.grid, cut + whole, first_index + whole);
     return true;
 }
 

@@ -37,6 +37,7 @@ from wavescope.problem import Problem, Tile
 from wavescope.schedule import Raster
 from wavescope.stats import median_interval
 from wavescope.trace import Estimate, Trace
+from wavescope.variant import Variant
 from wavescope.wave_report import WaveReport
 
 README = Path(__file__).parents[2] / "README.md"
@@ -51,7 +52,7 @@ def quiet(_: str) -> None:
 def profiled(problem: Problem, tile: Tile, schedule: str = "fixed", *, rounds: int = 15, **more: Any) -> Trace:
     """A cool measurement with the default raster, unless `more` says otherwise."""
     raster = Raster(more.pop("raster", "grouped8"))
-    return measure(problem, tile, schedule, raster, 0, repeat=rounds, seed=1, progress=quiet, **more)
+    return measure(problem, tile, Variant(schedule, raster=raster), 0, repeat=rounds, seed=1, progress=quiet, **more)
 
 
 def interval(estimate: Estimate) -> list[float]:
@@ -131,13 +132,13 @@ def library() -> list[dict[str, Any]] | str:
     device = query(0)
     cases = [
         (Problem(4096, 4096, 4096, dtype), tile)
-        for dtype, tile in (("bf16", BIG), ("fp16", BIG), ("bf16", Tile(128, 128, 64)), ("fp32", Tile(128, 128, 16)))
+        for dtype, tile in (("bf16", BIG), ("fp16", BIG), ("bf16", Tile(128, 128, 64)), ("fp32", Tile(128, 128, 8)))
     ]
     cases += [(Problem(8192, 8192, 8192), BIG), (Problem(4096, 4096, 4096, "bf16", "nn"), BIG)]
     for problem, tile in cases:
         stream = open_stream(0, str(problem))
         fact = facts(problem, tile, device)
-        prepared = with_records(prepare(problem, tile, "fixed", Raster(), device, 0, fact), GRAPH)
+        prepared = with_records(prepare(problem, tile, Variant("fixed"), device, 0, fact), GRAPH)
         for operands in prepared.sets:
             fill_set(prepared.functions.operands, operands, "normal", 1, stream)
         verify_one(prepared, prepared.functions.plain, "normal", stream)

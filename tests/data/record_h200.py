@@ -14,8 +14,8 @@ from wavescope.cuda_device import query
 from wavescope.kernels import KERNELS
 from wavescope.measure import measure
 from wavescope.problem import Problem
-from wavescope.schedule import Raster
 from wavescope.trace_file import save
+from wavescope.variant import Variant
 
 # (m, n, k, schedule): a tail, two lengths of k to tell fixed costs from costs a k_iter, and
 # a persistent launch for the gaps between units of one CTA.
@@ -32,7 +32,7 @@ def main() -> None:
             for m, n, k, schedule in SHAPES:
                 problem = Problem(m, n, k, kernel.dtypes[0])
                 trace = measure(
-                    problem, code.tile, schedule, Raster(), 0, repeat=ROUNDS, seed=1, progress=lambda text: None
+                    problem, code.tile, Variant(schedule), 0, repeat=ROUNDS, seed=1, progress=lambda text: None
                 )
                 save(trace, folder / f"{kernel.name}-{code.tile}-{schedule}-{m}x{n}x{k}.parquet")
 

@@ -9,6 +9,7 @@ from wavescope.measure import verify_integers
 from wavescope.prepare import prepare
 from wavescope.problem import Problem
 from wavescope.schedule import SCHEDULES, Raster
+from wavescope.variant import Variant
 
 SHAPES = ((1, 1, 1), (65, 67, 33), (129, 250, 71), (200, 130, 128))
 
@@ -20,7 +21,9 @@ def main() -> None:
         dtype, layout = next(dtypes)
         problem = Problem(m, n, k, dtype, layout)  # type: ignore[arg-type]
         tile = kernel_for(problem, device).codes[0].tile
-        prepared = prepare(problem, tile, schedule, Raster("grouped3"), device, 0, facts(problem, tile, device))
+        prepared = prepare(
+            problem, tile, Variant(schedule, raster=Raster("grouped3")), device, 0, facts(problem, tile, device)
+        )
         verify_integers(prepared, 7, open_stream(0, str(problem)))
     print("12 launches are right")
 

@@ -22,9 +22,11 @@ from wavescope.prepare import Prepared, graph_of, prepare
 from wavescope.problem import LAYOUTS, Problem, Tile
 from wavescope.schedule import SCHEDULES, Raster, decompose
 from wavescope.trace import RECORD_DTYPE, Launch, Trace, spans_of_records
+from wavescope.variant import Variant
 
 SHAPE_SEED = 20261129
 SHAPES = int(os.environ.get("WAVESCOPE_SHAPES", "60"))  # for each schedule
+ATOMIC = ("splitk", "streamk", "hybrid")
 RASTERS = ("row", "column", "grouped3", "grouped8")
 
 
@@ -43,7 +45,8 @@ def random_problems(count: int, seed: int, most: int = 3000) -> list[Problem]:
 
 
 def ready(problem: Problem, tile: Tile, schedule: str, raster: str, device: Device) -> Prepared:
-    return prepare(problem, tile, schedule, Raster(raster), device, 0, kernels.facts(problem, tile, device))
+    variant = Variant.parse(schedule, Raster(raster))
+    return prepare(problem, tile, variant, device, 0, kernels.facts(problem, tile, device))
 
 
 def trace_of(prepared: Prepared, device: Device, step_ns: int) -> Trace:
@@ -53,7 +56,7 @@ def trace_of(prepared: Prepared, device: Device, step_ns: int) -> Trace:
     launch_facts = Launch(
         0, "measured", prepared.facts.kernel, schedule.name, schedule.raster.name, schedule.problem, schedule.tile,
         schedule.num_ctas, prepared.facts.threads, 1, functions.plain.registers, prepared.facts.shared_bytes,
-        functions.ctas_per_sm, device.sms * functions.ctas_per_sm, t0_globaltimer_ns=t0,
+        functions.ctas_per_sm, device.sms * functions.ctas_per_sm, t0_globaltimer_ns=t0, parts=schedule.parts,
     )  # fmt: skip
     return Trace("test", device, step_ns, (launch_facts,), spans)
 
@@ -65,14 +68,14 @@ def compiled(device: Device) -> None:
     jobs = [
         (
             kernel_directory() / f"{kernel.name}.cu",
-            kernels.defines(problem, kernels.facts(problem, code.tile, device), schedule, probe),
+            kernels.defines(problem, kernels.facts(problem, code.tile, device), schedule, probe, reduction),
         )
         for kernel in kernels.KERNELS
         for code in kernel.codes
         for dtype in kernel.dtypes
         for layout in LAYOUTS
         for problem in (Problem(64, 64, 64, dtype, layout),)
-        for schedule in SCHEDULES
+        for schedule, reduction in (*((name, "ordered") for name in SCHEDULES), *((name, "atomic") for name in ATOMIC))
         for probe in (False, True)
     ]
     with ThreadPoolExecutor() as pool:
@@ -80,7 +83,7 @@ def compiled(device: Device) -> None:
 
 
 @pytest.mark.usefixtures("compiled")
-@pytest.mark.parametrize("schedule", SCHEDULES)
+@pytest.mark.parametrize("schedule", [*SCHEDULES, *(f"{name}@atomic" for name in ATOMIC)])
 def test_random_shapes_are_right(device: Device, schedule: str) -> None:
     draw = random.Random(SHAPE_SEED)
     for problem in random_problems(SHAPES, SHAPE_SEED):
@@ -100,8 +103,8 @@ FAULTS = {
         "for (; k_iter < unit.k_end - (unit.index == 1); ++k_iter) turn<false>",
     ),
     "a wrong tile": (
-        "store_tile(acc, c, m, n, ldc, unit)",
-        "Unit shifted = unit; if (unit.index == 1) shifted.tile_n = 0; store_tile(acc, c, m, n, ldc, shifted)",
+        "store_tile(Output{c, m, n, ldc}, unit, flat)",
+        "Unit shifted = unit; if (unit.index == 1) shifted.tile_n = 0; store_tile(Output{c, m, n, ldc}, shifted, flat)",
     ),
 }
 
@@ -138,14 +141,14 @@ def test_planted_faults_are_caught(device: Device, dtype: str, layout: str, faul
 TWIN = """
 #include "schedule.cuh"
 extern "C" __global__ void twin(int schedule, int tiles_m, int tiles_n, int k_iters, int group, int num_ctas,
-                                int* rows) {
-    const wavescope::TileGrid grid{tiles_m, tiles_n, k_iters, group};
+                                int parts, int split_tiles, int* rows) {
+    const wavescope::Plan plan{{tiles_m, tiles_n, k_iters, group}, num_ctas, parts, split_tiles};
     wavescope::Unit unit;
-    for (int round = 0; wavescope::next_unit(schedule, grid, blockIdx.x, round, num_ctas,
-                                             blockIdx.x + round * num_ctas, &unit); ++round) {
-        int* row = rows + 6 * unit.index;
+    for (int round = 0; wavescope::next_unit(schedule, plan, blockIdx.x, round, blockIdx.x + round * num_ctas, &unit);
+         ++round) {
+        int* row = rows + 8 * unit.index;
         row[0] = unit.index, row[1] = blockIdx.x, row[2] = unit.tile_m, row[3] = unit.tile_n;
-        row[4] = unit.k_begin, row[5] = unit.k_end;
+        row[4] = unit.k_begin, row[5] = unit.k_end, row[6] = unit.rank, row[7] = unit.peers;
     }
 }
 """
@@ -160,16 +163,17 @@ def test_schedule_twin_under_nvrtc(device: Device, tmp_path: Path) -> None:
             for raster in RASTERS:
                 tile = Tile(64, 32, 16)
                 schedule = decompose(name, problem, tile, 50, Raster(raster))
-                rows = allocate(24 * schedule.num_units)
+                rows = allocate(32 * schedule.unit_ids)
                 fill_bytes(rows, 0xFF, stream)
                 tiles_m = tile.tiles_m(problem)
                 numbers = (SCHEDULES.index(name), tiles_m, tile.tiles_n(problem), tile.k_iters(problem))
-                last = (Raster(raster).group(tiles_m), schedule.num_ctas)
+                last = (Raster(raster).group(tiles_m), schedule.num_ctas, schedule.parts, schedule.split_tiles)
                 launch(function, (schedule.num_ctas,), (*map(np.int32, numbers + last), rows), stream)
-                got = download(rows, np.dtype("<i4"), stream).reshape(-1, 6)
-                index = np.arange(schedule.num_units)
-                cta = index % schedule.num_ctas
-                want = np.stack([index, cta, schedule.tile_m, schedule.tile_n, schedule.k_begin, schedule.k_end], 1)
+                got = download(rows, np.dtype("<i4"), stream).reshape(-1, 8)
+                got = got[got[:, 0] >= 0]
+                cta = schedule.unit % schedule.num_ctas if name == "dynamic" else schedule.cta
+                work = (schedule.tile_m, schedule.tile_n, schedule.k_begin, schedule.k_end)
+                want = np.stack([schedule.unit, cta, *work, schedule.rank, schedule.peers], 1)
                 assert np.array_equal(got, want)
 
 
@@ -203,7 +207,7 @@ def test_measured_trace_adds_up(device: Device, schedule: str) -> None:
     from wavescope.analyze import analyze
 
     problem = Problem(1000, 1500, 1100)
-    trace = measure(problem, Tile(128, 128, 64), schedule, Raster(), 0, repeat=2, seed=1, progress=lambda text: None)
+    trace = measure(problem, Tile(128, 128, 64), Variant(schedule), 0, repeat=2, seed=1, progress=lambda text: None)
     report = analyze(trace)
     assert report.budget.residual_ns == 0
     assert report.waterfall is not None
@@ -217,7 +221,7 @@ def test_measured_trace_adds_up(device: Device, schedule: str) -> None:
 
 def test_both_regimes_are_two_launches(device: Device) -> None:
     trace = measure(
-        Problem(2048, 2048, 2048), Tile(128, 128, 64), "persistent", Raster(), 0,
+        Problem(2048, 2048, 2048), Tile(128, 128, 64), Variant("persistent"), 0,
         regimes=("cool", "sustained"), repeat=2, seed=1, progress=lambda text: None,
     )  # fmt: skip
     assert [launched.timing.regime for launched in trace.launches if launched.timing] == ["cool", "sustained"]

@@ -97,12 +97,12 @@ def _simulate() -> str:
     from wavescope.device import list_devices, virtual_device
     from wavescope.kernels import default_tile
     from wavescope.problem import Problem
-    from wavescope.schedule import Raster
+    from wavescope.variant import Variant
     from wavescope.virtual import run
 
     device = virtual_device("h200")
     problem = Problem(512, 512, 512)
-    trace = run(problem, default_tile(problem, device), "fixed", Raster(), device, reason="doctor tries it")
+    trace = run(problem, default_tile(problem, device), Variant("fixed"), device, reason="doctor tries it")
     analyze(trace)
     return f"work without a GPU, on {len(list_devices())} virtual devices"
 

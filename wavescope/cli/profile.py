@@ -15,9 +15,9 @@ if TYPE_CHECKING:
 
     from wavescope.cli.target import Target
     from wavescope.problem import Problem, Tile
-    from wavescope.schedule import Raster
     from wavescope.timing import Regime
     from wavescope.trace import Trace
+    from wavescope.variant import Variant
 
 Name = TypeVar("Name", bound=str)
 
@@ -42,7 +42,8 @@ def profile(
         str,
         typer.Option(
             metavar="NAME",
-            help="fixed: a CTA per tile; persistent: resident CTAs, tiles in turn; dynamic: tiles from a counter.",
+            help="fixed, persistent, dynamic, splitk[:splits], streamk[:CTAs], hybrid, tailsplit[:parts]; "
+            "@atomic after those that split adds partial sums in any order.",
         ),
     ] = "fixed",
     tile: Annotated[
@@ -102,15 +103,15 @@ def profile(
     wanted = outputs(json=json, csv=csv, fail_under=fail_under, trace=output)
 
     from wavescope.cli.target import choose
-    from wavescope.schedule import SCHEDULES, Raster
+    from wavescope.schedule import Raster
+    from wavescope.variant import Variant
 
-    name = _one_of("--schedule", schedule, SCHEDULES)
-    order = Raster(raster)
+    variant = Variant.parse(schedule, Raster(raster))
     how = _one_of("--regime", regime, REGIMES)
     target = choose(device)
     if target.cuda_index is None and json:
         note(f"simulated because {target.reason}")
-    work = Work(problem, asked, name, order, most_ctas, number)
+    work = Work(problem, asked, variant, most_ctas, number)
     trace = record(work, target, REGIMES[:2] if how == "both" else (how,), rounds, block_s)
     if wanted.trace:
         from wavescope.trace_file import save
@@ -125,8 +126,7 @@ class Work(NamedTuple):
 
     problem: Problem
     tile: Tile | None
-    schedule: str
-    raster: Raster
+    variant: Variant
     most_ctas: int | None
     seed: int
 
@@ -136,7 +136,7 @@ def record(work: Work, target: Target, regimes: Sequence[str], repeat: int, seco
     from wavescope.cli.console import note
     from wavescope.kernels import default_tile
 
-    what = (work.problem, work.tile or default_tile(work.problem, target.device), work.schedule, work.raster)
+    what = (work.problem, work.tile or default_tile(work.problem, target.device), work.variant)
     if target.cuda_index is None:
         from wavescope.virtual import run
 

@@ -1,0 +1,138 @@
+// How the partial sums of a tile that several CTAs share meet.
+//
+// ordered, one owner: units of rank > 0 leave their sums in the workspace and raise a flag;
+//     the unit of rank 0 waits for all flags, adds in the order of k and stores the tile.
+// ordered, cooperative: all units leave their sums; later each adds a share of all of them,
+//     in the order of k, and stores that share of the tile.
+// atomic: all units add to one slot; who comes last takes the sum out, and leaves zeros.
+//
+// Flags hold the number of the launch, so nothing is cleared between launches.
+#pragma once
+
+#include "memory.cuh"
+#include "schedule.cuh"
+
+#ifndef WS_DEVICE
+#define WS_DEVICE __device__ __forceinline__
+#endif
+
+namespace wavescope {
+
+enum ReductionKind { ORDERED = 0, ATOMIC = 1 };
+
+constexpr unsigned long long SPIN_LIMIT_NS = 2000000000ull;  // then the launch counts as failed
+constexpr int SYNC_ENDED = 0, SYNC_ERROR = 1, SYNC_FLAGS = 2;  // words of `sync`; after the flags, arrivals
+
+// partials: num_slots tiles, FLOATS of each thread, four by four, next to those of its
+// neighbours.  sync: SYNC_FLAGS + 2 * num_slots words, 0 before the first launch.
+struct Workspace {
+    float4* partials;
+    unsigned int* sync;
+    int num_slots;
+};
+
+// A warp's sixteen floats of each thread: what one warp adds and stores at a time.
+constexpr int PIECE = 16;
+
+template <int FLOATS, int THREADS>
+struct Fixup {
+    static_assert(FLOATS % PIECE == 0 && THREADS % 32 == 0, "whole pieces of whole warps");
+    static constexpr int FOURS = FLOATS / 4, WARPS = THREADS / 32, PIECES = FLOATS / PIECE * WARPS;
+
+    Workspace space;
+    int thread, num_ctas;
+
+    WS_DEVICE float4* slot(int index) const { return space.partials + static_cast<long long>(index) * FOURS * THREADS; }
+
+    // The number of this launch: 1 for the first, and another than any that flags still hold.
+    WS_DEVICE unsigned int launch_number() const { return acquire(space.sync + SYNC_ENDED) / num_ctas + 1; }
+
+    // The last thing a CTA does.
+    WS_DEVICE void end() const {
+        if (thread == 0) count(space.sync + SYNC_ENDED, 0xffffffffu / num_ctas * num_ctas - 1);
+    }
+
+    WS_DEVICE void leave(const float (&acc)[FLOATS], int index) const {
+        float4* const to = slot(index) + thread;
+#pragma unroll
+        for (int f = 0; f < FOURS; ++f)
+            store_l2(to + f * THREADS, make_float4(acc[4 * f], acc[4 * f + 1], acc[4 * f + 2], acc[4 * f + 3]));
+        cta_barrier();
+        if (thread == 0) release(space.sync + SYNC_FLAGS + index, launch_number());
+    }
+
+    // Until the sums of `count` slots are there, the first one being `first`.
+    WS_DEVICE void wait(int first, int count) const {
+        for (int index = thread; index < count; index += THREADS)
+            spin(space.sync + SYNC_FLAGS + first + index, launch_number());
+        cta_barrier();
+    }
+
+    WS_DEVICE void spin(const unsigned int* flag, unsigned int number) const {
+        unsigned int* const error = space.sync + SYNC_ERROR;
+        for (unsigned long long begin = 0; acquire(flag) != number;) {
+            const unsigned long long now = now_ns();
+            if (begin == 0) begin = now;
+            if (now - begin < SPIN_LIMIT_NS / 100) continue;
+            if (now - begin > SPIN_LIMIT_NS) release(error, 1);
+            if (acquire(error) != 0) return;  // another gave up: the launch has failed
+        }
+    }
+
+    // acc += the sums of `count` slots, one after the other.
+    WS_DEVICE void add(float (&acc)[FLOATS], int first, int count) const {
+        for (int index = 0; index < count; ++index) {
+            const float4* const from = slot(first + index) + thread;
+#pragma unroll
+            for (int f = 0; f < FOURS; ++f) {
+                const float4 v = load_l2(from + f * THREADS);
+                acc[4 * f] += v.x, acc[4 * f + 1] += v.y, acc[4 * f + 2] += v.z, acc[4 * f + 3] += v.w;
+            }
+        }
+    }
+
+    // This unit's share of the tile: every peers-th piece, summed over all slots and stored.
+    // store(piece of the accumulators, warp whose piece it is, the sums)
+    template <typename Store>
+    WS_DEVICE void add_share(const Unit& unit, Store store) const {
+        for (int piece = unit.rank * WARPS + thread / 32; piece < PIECES; piece += unit.peers * WARPS) {
+            const int warp = piece % WARPS, part = piece / WARPS;
+            const float4* from = slot(unit.first_slot) + part * (PIECE / 4) * THREADS + warp * 32 + thread % 32;
+            float sums[PIECE] = {};
+#pragma unroll 4
+            for (int peer = 0; peer < unit.peers; ++peer, from += FOURS * THREADS) {
+#pragma unroll
+                for (int f = 0; f < PIECE / 4; ++f) {
+                    const float4 v = load_l2(from + f * THREADS);
+                    sums[4 * f] += v.x, sums[4 * f + 1] += v.y, sums[4 * f + 2] += v.z, sums[4 * f + 3] += v.w;
+                }
+            }
+            store(part, warp, sums);
+        }
+    }
+
+    // The sum so far and acc, in the tile's first slot; true for the CTA that finds the sum complete, in acc.
+    // is_last: a word of shared memory.
+    WS_DEVICE bool merge(float (&acc)[FLOATS], const Unit& unit, int* is_last) const {
+        float4* const sum = slot(unit.first_slot) + thread;
+#pragma unroll
+        for (int f = 0; f < FOURS; ++f)
+            add_l2(sum + f * THREADS, make_float4(acc[4 * f], acc[4 * f + 1], acc[4 * f + 2], acc[4 * f + 3]));
+        cta_barrier();
+        if (thread == 0) {
+            unsigned int* const arrivals = space.sync + SYNC_FLAGS + space.num_slots + unit.first_slot;
+            *is_last = count_up(arrivals, unit.peers - 1) == static_cast<unsigned int>(unit.peers - 1);
+        }
+        cta_barrier();
+        if (!*is_last) return false;
+#pragma unroll
+        for (int f = 0; f < FOURS; ++f) {
+            const float4 v = load_l2(sum + f * THREADS);
+            acc[4 * f] = v.x, acc[4 * f + 1] = v.y, acc[4 * f + 2] = v.z, acc[4 * f + 3] = v.w;
+            store_l2(sum + f * THREADS, make_float4(0.f, 0.f, 0.f, 0.f));
+        }
+        return true;
+    }
+};
+
+}  // namespace wavescope

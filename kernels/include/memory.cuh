@@ -1,0 +1,59 @@
+// Memory that CTAs share: partial sums in L2, flags, counters.  The rules of fixup.cuh are
+// also run on the host, which brings its own versions of these (tests/fixup_host.py).
+#pragma once
+
+namespace wavescope {
+
+#if defined(__CUDACC__)
+
+// Partial sums go from one SM to another: past L1, which the reader's SM might have stale.
+__device__ __forceinline__ float4 load_l2(const float4* from) { return __ldcg(from); }
+__device__ __forceinline__ void store_l2(float4* to, const float4& value) { __stcg(to, value); }
+
+__device__ __forceinline__ void add_l2(float4* to, const float4& value) {
+#if __CUDA_ARCH__ >= 900
+    asm volatile("red.relaxed.gpu.global.add.v4.f32 [%0], {%1, %2, %3, %4};" ::"l"(to), "f"(value.x), "f"(value.y),
+                 "f"(value.z), "f"(value.w)
+                 : "memory");
+#else
+    float* const floats = reinterpret_cast<float*>(to);
+    atomicAdd(floats, value.x);
+    atomicAdd(floats + 1, value.y);
+    atomicAdd(floats + 2, value.z);
+    atomicAdd(floats + 3, value.w);
+#endif
+}
+
+// What this thread did before, and others of its CTA before a barrier, is seen by whoever acquires the value.
+__device__ __forceinline__ void release(unsigned int* flag, unsigned int value) {
+    asm volatile("st.release.gpu.global.u32 [%0], %1;" ::"l"(flag), "r"(value) : "memory");
+}
+
+__device__ __forceinline__ unsigned int acquire(const unsigned int* flag) {
+    unsigned int value;
+    asm volatile("ld.acquire.gpu.global.u32 %0, [%1];" : "=r"(value) : "l"(flag) : "memory");
+    return value;
+}
+
+// Counts to `last`, then begins at 0 again; returns what it was.
+__device__ __forceinline__ unsigned int count_up(unsigned int* counter, unsigned int last) {
+    __threadfence();
+    const unsigned int before = atomicInc(counter, last);
+    __threadfence();
+    return before;
+}
+
+// The same without an order to anything else, and without an answer to wait for.
+__device__ __forceinline__ void count(unsigned int* counter, unsigned int last) { atomicInc(counter, last); }
+
+__device__ __forceinline__ void cta_barrier() { __syncthreads(); }
+
+__device__ __forceinline__ unsigned long long now_ns() {
+    unsigned long long now;
+    asm volatile("mov.u64 %0, %%globaltimer;" : "=l"(now)::"memory");
+    return now;
+}
+
+#endif
+
+}  // namespace wavescope

@@ -1,0 +1,101 @@
+"""How each schedule cuts the tiles, in raster order, into units: plain arrays, one element a unit."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+Longs = NDArray[np.int64]
+
+
+class Cut(NamedTuple):
+    """Units in the order of their ids; `tile` counts in raster order, the rest is as in Schedule."""
+
+    num_ctas: int
+    split_tiles: int
+    num_slots: int
+    unit: Longs
+    cta: Longs
+    tile: Longs
+    k_begin: Longs
+    k_end: Longs
+    first_slot: Longs
+    rank: Longs
+    peers: Longs
+
+
+def whole(tiles: int, k_iters: int, num_ctas: int, is_queue: bool) -> Cut:
+    """A tile a unit, dealt to the CTAs in turn, or taken from a queue."""
+    tile, nothing = np.arange(tiles), np.zeros(tiles, np.int64)
+    cta = np.full(tiles, -1) if is_queue else tile % num_ctas
+    return Cut(num_ctas, 0, 0, tile, cta, tile, nothing, nothing + k_iters, nothing, nothing, nothing + 1)
+
+
+def splitk(tiles: int, k_iters: int, splits: int) -> Cut:
+    """A CTA for each part of each tile."""
+    cta = np.arange(tiles * splits)
+    tile, part = cta % tiles, splits - 1 - cta // tiles  # who waits comes last
+    begin, end = share_begin(k_iters, splits, part), share_begin(k_iters, splits, part + 1)
+    return Cut(len(cta), tiles, len(cta), cta, cta, tile, begin, end, tile * splits, part, np.full(len(cta), splits))
+
+
+def stream(tiles: int, k_iters: int, split_tiles: int, num_ctas: int) -> Cut:
+    """The first `split_tiles` tiles shared evenly by all CTAs, then whole tiles in turn."""
+    total, whole = split_tiles * k_iters, np.arange(tiles - split_tiles)
+    share = np.arange(num_ctas if split_tiles else 0)
+    cuts = np.union1d(share_begin(total, num_ctas, share), np.arange(split_tiles) * k_iters)
+    end = np.append(cuts, total)[1:]
+    tile, owner = cuts // max(k_iters, 1), share_of(total, num_ctas, cuts)
+    first = share_of(total, num_ctas, tile * k_iters)
+    last = share_of(total, num_ctas, (tile + 1) * k_iters - 1)
+    nothing, ids = np.zeros(len(whole), np.int64), split_tiles + num_ctas if split_tiles else 0
+    return Cut(
+        num_ctas,
+        split_tiles,
+        len(share),
+        np.concatenate([tile + owner, ids + whole]),
+        np.concatenate([num_ctas - 1 - owner, whole % num_ctas]),  # who waits comes after those it waits for
+        np.concatenate([tile, split_tiles + whole]),
+        np.concatenate([cuts - tile * k_iters, nothing]),
+        np.concatenate([end - tile * k_iters, nothing + k_iters]),
+        np.concatenate([first, nothing]),
+        np.concatenate([owner - first, nothing]),
+        np.concatenate([last - first + 1, nothing + 1]),
+    )
+
+
+def tailsplit(tiles: int, k_iters: int, split_tiles: int, parts: int, places: int) -> Cut:
+    """The first `split_tiles` tiles cut into `parts`, then whole tiles in turn."""
+    part_of, whole = np.arange(split_tiles * parts), np.arange(tiles - split_tiles)
+    num_ctas = min(places, max(len(part_of), len(whole)))
+    part = part_of % parts
+    nothing = np.zeros(len(whole), np.int64)
+    return Cut(
+        num_ctas,
+        split_tiles,
+        len(part_of),
+        np.arange(len(part_of) + len(whole)),
+        np.concatenate([part_of % num_ctas, whole % num_ctas]),
+        np.concatenate([part_of // parts, split_tiles + whole]),
+        np.concatenate([share_begin(k_iters, parts, part), nothing]),
+        np.concatenate([share_begin(k_iters, parts, part + 1), nothing + k_iters]),
+        np.concatenate([part_of - part, nothing]),
+        np.concatenate([part, nothing]),
+        np.concatenate([np.full(len(part_of), parts), nothing + 1]),
+    )
+
+
+def share_begin(total: int, shares: int, index: Longs) -> Longs:
+    """Where each share of `total` begins: equal shares, the first ones longer by one."""
+    begins: Longs = index * (total // shares) + np.minimum(index, total % shares)
+    return begins
+
+
+def share_of(total: int, shares: int, at: Longs) -> Longs:
+    """The share that holds each of [0, total): inverse of share_begin; total >= shares."""
+    length, longer = total // shares, total % shares
+    within = longer * (length + 1)
+    owner: Longs = np.where(at < within, at // (length + 1), longer + (at - within) // max(length, 1))
+    return owner

@@ -1,0 +1,69 @@
+"""How many CTAs, splits or parts pay: the grid-size model of Stream-K.
+
+Osama et al., "Stream-K", PPoPP 2023 (arXiv 2301.03598), appendix: a CTA's time is
+a + b [peers > 1] + c iters + d (peers - 1).  The other schedules that split tiles are put
+together from the same four constants.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+
+MAX_SPLITS = 64
+MAX_TAIL_PARTS = 32  # CTAs that wait for one another: few, so that they are resident together
+
+
+@dataclass(frozen=True)
+class GridModel:
+    """Costs of one CTA, in any one unit of time.
+
+    `a` once for each unit (pipeline fill, storing the tile), `b` once where a tile is
+    split (a partial sum written), `c` for each k_iter, `d` for each partial sum read and
+    added.
+    """
+
+    a: float
+    b: float
+    c: float
+    d: float
+
+    def grid_time(self, tiles: int, k_iters: int, grid: int) -> float:
+        """Basic Stream-K: all k_iters shared evenly over `grid` CTAs."""
+        iters = -(-tiles * k_iters // grid)
+        peers = -(-k_iters // iters)
+        return self.a + self.b * (peers > 1) + self.c * iters + self.d * (peers - 1)
+
+    def splits_time(self, tiles: int, k_iters: int, splits: int, places: int) -> float:
+        """Split-K: every tile cut into `splits`, whose owner adds the partial sums one after the other."""
+        waves = -(-tiles * splits // places)
+        time = waves * (self.a + self.c * -(-k_iters // splits))
+        return time + (self.b + self.d * (splits - 1)) * (splits > 1)
+
+    def tail_time(self, tail_tiles: int, k_iters: int, parts: int, grid: int) -> float:
+        """The tail's tiles cut into `parts`, each of which adds its share of all partial sums."""
+        rounds = -(-tail_tiles * parts // grid)
+        return rounds * (self.a + self.c * -(-k_iters // parts) + (self.b + self.d) * (parts > 1))
+
+    def best_grid(self, tiles: int, k_iters: int, places: int) -> int:
+        """CTAs of basic Stream-K; the fewest of those that take the same time."""
+        return _least(range(1, min(places, tiles * k_iters) + 1), lambda g: self.grid_time(tiles, k_iters, g))
+
+    def best_splits(self, tiles: int, k_iters: int, places: int) -> int:
+        """Splits of split-K, not only powers of two."""
+        most = min(k_iters, MAX_SPLITS)
+        return _least(range(1, most + 1), lambda s: self.splits_time(tiles, k_iters, s, places))
+
+    def best_tail_parts(self, tail_tiles: int, k_iters: int, grid: int) -> int:
+        """Parts that each tile of the tail is cut into."""
+        most = min(k_iters, MAX_TAIL_PARTS, grid)
+        return _least(range(1, most + 1), lambda p: self.tail_time(tail_tiles, k_iters, p, grid))
+
+
+# In k_iters of gemm_mma's 128x256x64 tile, for kernels without a calibration: a partial sum
+# is 128 KB, and costs about as much to write, and to read, as that many k_iters (H200, 2026-11).
+UNCALIBRATED = GridModel(a=2.0, b=4.0, c=1.0, d=4.0)
+
+
+def _least(candidates: Iterable[int], time: Callable[[int], float]) -> int:
+    return min(candidates, key=lambda number: (time(number), number))

@@ -1,0 +1,70 @@
+"""How a problem is to be run: a schedule, its number, the raster order and how partial sums meet.
+
+Written as `schedule[:number][@raster][@atomic]`: `fixed`, `splitk:4`, `persistent@grouped16`,
+`streamk:96@atomic`.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from difflib import get_close_matches
+
+from wavescope.errors import UsageError
+from wavescope.grid_model import UNCALIBRATED, GridModel
+from wavescope.problem import Problem, Tile
+from wavescope.schedule import DEFAULT_RASTER, SCHEDULES, SPLIT_SCHEDULES, Raster, Schedule, decompose
+from wavescope.trace import Reduction
+
+COOPERATIVE = "tailsplit"  # its partial sums meet in shares: nothing to add atomically
+
+
+@dataclass(frozen=True)
+class Variant:
+    """A schedule with its options; `parts` None: the grid-size model chooses.
+
+    `reduction` says how the partial sums of a tile meet: `ordered`, in the order of k, the
+    same bits every time; `atomic`, in the order in which they come.
+
+    Raises: UsageError for a word that is unknown, or that the schedule does not take.
+    """
+
+    schedule: str
+    parts: int | None = None
+    raster: Raster = DEFAULT_RASTER
+    reduction: Reduction = "ordered"
+
+    def __post_init__(self) -> None:
+        if self.schedule not in SCHEDULES:
+            close = get_close_matches(self.schedule.lower(), SCHEDULES, 1)
+            hint = f"; did you mean {close[0]}?" if close else ""
+            raise UsageError(f'schedule "{self.schedule}" is unknown; use one of {", ".join(SCHEDULES)}{hint}')
+        if self.parts is not None and self.schedule not in SPLIT_SCHEDULES:
+            takers = ", ".join(f"{name} ({meaning})" for name, meaning in SPLIT_SCHEDULES.items())
+            raise UsageError(f"{self.schedule}:{self.parts}: {self.schedule} takes no number; these do: {takers}")
+        if self.reduction == "atomic" and (self.schedule not in SPLIT_SCHEDULES or self.schedule == COOPERATIVE):
+            raise UsageError(f"{self.schedule}@atomic: only splitk, streamk and hybrid can add partial sums atomically")
+
+    @classmethod
+    def parse(cls, text: str, raster: Raster = DEFAULT_RASTER) -> Variant:
+        """Read `schedule[:number][@raster][@atomic]`; `raster` where the text names none."""
+        name, *options = text.strip().split("@")
+        match = re.fullmatch(r"([^:]*)(?::(\d{1,9}))?", name, re.ASCII)
+        if match is None:
+            raise UsageError(f'"{text}" is not schedule[:number][@raster][@atomic]; write it as in splitk:4@grouped8')
+        reduction: Reduction = "ordered"
+        for option in options:
+            if option == "atomic":
+                reduction = "atomic"
+            else:
+                raster = Raster(option)
+        return cls(match[1], None if match[2] is None else int(match[2]), raster, reduction)
+
+    def decompose(self, problem: Problem, tile: Tile, places: int, model: GridModel = UNCALIBRATED) -> Schedule:
+        """The schedule of a problem; raises as schedule.decompose."""
+        return decompose(self.schedule, problem, tile, places, self.raster, self.parts, model)
+
+    def __str__(self) -> str:
+        number = "" if self.parts is None else f":{self.parts}"
+        raster = "" if self.raster == DEFAULT_RASTER else f"@{self.raster.name}"
+        return f"{self.schedule}{number}{raster}{'@atomic' if self.reduction == 'atomic' else ''}"
