@@ -35,6 +35,7 @@ struct Workspace {
 
 // A warp's sixteen floats of each thread: what one warp adds and stores at a time.
 constexpr int PIECE = 16;
+constexpr int AT_ONCE = 2;  // pieces of a share whose loads are under way together
 
 template <int FLOATS, int THREADS>
 struct Fixup {
@@ -47,7 +48,8 @@ struct Fixup {
     WS_DEVICE float4* slot(int index) const { return space.partials + static_cast<long long>(index) * FOURS * THREADS; }
 
     // The number of this launch: 1 for the first, and another than any that flags still hold.
-    WS_DEVICE unsigned int launch_number() const { return acquire(space.sync + SYNC_ENDED) / num_ctas + 1; }
+    // No CTA counts itself as ended before it has asked for the last time.
+    WS_DEVICE unsigned int launch_number() const { return relaxed(space.sync + SYNC_ENDED) / num_ctas + 1; }
 
     // The last thing a CTA does.
     WS_DEVICE void end() const {
@@ -104,35 +106,49 @@ struct Fixup {
         }
     }
 
-    // This unit's share of the tile: every peers-th piece, summed over `slots` slots and stored;
+    // A unit's share of the tile: every peers-th piece, summed over `slots` slots and stored;
     // CLEAR: zeros remain.  store(piece of the accumulators, warp whose piece it is, the sums)
     template <bool CLEAR, typename Store>
-    WS_DEVICE void add_share(const Unit& unit, int slots, Store store) const {
-        for (int piece = unit.rank * WARPS + thread / 32; piece < PIECES; piece += unit.peers * WARPS) {
-            const int warp = piece % WARPS, part = piece / WARPS;
-            float4* from = slot(unit.first_slot) + part * (PIECE / 4) * THREADS + warp * 32 + thread % 32;
-            float sums[PIECE] = {};
+    WS_DEVICE void add_share(const Sharing& mine, int slots, Store store) const {
+        const int stride = mine.peers * WARPS;
+        for (int piece = mine.rank * WARPS + thread / 32; piece < PIECES; piece += AT_ONCE * stride) {
+            float sums[AT_ONCE][PIECE] = {};
 #pragma unroll 4
-            for (int index = 0; index < slots; ++index, from += FOURS * THREADS) {
+            for (int index = 0; index < slots; ++index) {
 #pragma unroll
-                for (int f = 0; f < PIECE / 4; ++f) {
-                    const float4 v = load_l2(from + f * THREADS);
-                    sums[4 * f] += v.x, sums[4 * f + 1] += v.y, sums[4 * f + 2] += v.z, sums[4 * f + 3] += v.w;
-                    if constexpr (CLEAR) store_l2(from + f * THREADS, make_float4(0.f, 0.f, 0.f, 0.f));
+                for (int i = 0; i < AT_ONCE; ++i) {
+                    if (piece + i * stride >= PIECES) continue;
+                    float4* const from = slot(mine.first_slot + index) + place(piece + i * stride);
+#pragma unroll
+                    for (int f = 0; f < PIECE / 4; ++f) {
+                        const float4 v = load_l2(from + f * THREADS);
+                        float* const sum = &sums[i][4 * f];
+                        sum[0] += v.x, sum[1] += v.y, sum[2] += v.z, sum[3] += v.w;
+                        if constexpr (CLEAR) store_l2(from + f * THREADS, make_float4(0.f, 0.f, 0.f, 0.f));
+                    }
                 }
             }
-            store(part, warp, sums);
+#pragma unroll
+            for (int i = 0; i < AT_ONCE; ++i) {
+                const int at = piece + i * stride;
+                if (at < PIECES) store(at / WARPS, at % WARPS, sums[i]);
+            }
         }
+    }
+
+    // Where this lane's first four floats of a piece lie in a slot.
+    WS_DEVICE int place(int piece) const {
+        return piece / WARPS * (PIECE / 4) * THREADS + piece % WARPS * 32 + thread % 32;
     }
 
     // The sum so far and acc, in the tile's first slot; true for the CTA that finds the sum complete, in acc.
     // is_last: a word of shared memory.
-    WS_DEVICE bool merge(float (&acc)[FLOATS], const Unit& unit, int* is_last) const {
-        float4* const sum = slot(unit.first_slot) + thread;
-        leave<true>(acc, unit.first_slot);
+    WS_DEVICE bool merge(float (&acc)[FLOATS], const Sharing& mine, int* is_last) const {
+        float4* const sum = slot(mine.first_slot) + thread;
+        leave<true>(acc, mine.first_slot);
         if (thread == 0) {
-            unsigned int* const arrivals = space.sync + SYNC_FLAGS + space.num_slots + unit.first_slot;
-            *is_last = count_up(arrivals, unit.peers - 1) == static_cast<unsigned int>(unit.peers - 1);
+            unsigned int* const arrivals = space.sync + SYNC_FLAGS + space.num_slots + mine.first_slot;
+            *is_last = count_up(arrivals, mine.peers - 1) == static_cast<unsigned int>(mine.peers - 1);
         }
         cta_barrier();
         if (!*is_last) return false;

@@ -77,34 +77,34 @@ __device__ __forceinline__ void change_span(Record* records, const Unit& unit, P
 // The partial sums of a unit that shares its tile meet; true where it then holds the tile's
 // sum and must store it.  Begins within the mac span, and ends within the epilogue's where true.
 template <int SCHEDULE_ID, typename Sums, int FLOATS>
-__device__ __forceinline__ bool meet(const Sums& sums, float (&acc)[FLOATS], const Unit& unit, Record* records,
-                                     int* shared_word) {
+__device__ __forceinline__ bool meet(const Sums& sums, float (&acc)[FLOATS], const Unit& unit, const Sharing& mine,
+                                     Record* records, int* shared_word) {
     if constexpr (is_cooperative(SCHEDULE_ID)) {
         change_span<SCHEDULE_ID>(records, unit, PART_MAC, KIND_MAC, PART_FIXUP);
-        sums.template leave<REDUCTION == ATOMIC>(acc, unit.first_slot + (REDUCTION == ATOMIC ? 0 : unit.rank));
+        sums.template leave<REDUCTION == ATOMIC>(acc, mine.first_slot + (REDUCTION == ATOMIC ? 0 : mine.rank));
         end_span<SCHEDULE_ID>(records, unit, PART_FIXUP, KIND_FIXUP);
         return false;
     }
     if constexpr (REDUCTION == ATOMIC) {
         change_span<SCHEDULE_ID>(records, unit, PART_MAC, KIND_MAC, PART_FIXUP);
-        const bool complete = sums.merge(acc, unit, shared_word);
+        const bool complete = sums.merge(acc, mine, shared_word);
         if (complete)
             change_span<SCHEDULE_ID>(records, unit, PART_FIXUP, KIND_FIXUP, PART_EPILOGUE);
         else
             end_span<SCHEDULE_ID>(records, unit, PART_FIXUP, KIND_FIXUP);
         return complete;
     }
-    if (unit.rank > 0) {
+    if (mine.rank > 0) {
         change_span<SCHEDULE_ID>(records, unit, PART_MAC, KIND_MAC, PART_FIXUP);
-        sums.template leave<false>(acc, unit.first_slot + unit.rank);
-        sums.raise(unit.first_slot + unit.rank);
+        sums.template leave<false>(acc, mine.first_slot + mine.rank);
+        sums.raise(mine.first_slot + mine.rank);
         end_span<SCHEDULE_ID>(records, unit, PART_FIXUP, KIND_FIXUP);
         return false;
     }
     change_span<SCHEDULE_ID>(records, unit, PART_MAC, KIND_MAC, PART_WAIT);
-    sums.wait(unit.first_slot + 1, unit.peers - 1);
+    sums.wait(mine.first_slot + 1, mine.peers - 1);
     change_span<SCHEDULE_ID>(records, unit, PART_WAIT, KIND_WAIT, PART_FIXUP);
-    sums.add(acc, unit.first_slot + 1, unit.peers - 1);
+    sums.add(acc, mine.first_slot + 1, mine.peers - 1);
     change_span<SCHEDULE_ID>(records, unit, PART_FIXUP, KIND_FIXUP, PART_EPILOGUE);
     return true;
 }
@@ -120,13 +120,14 @@ __device__ __forceinline__ void run_units(Grid grid_of, int parts, int split_til
     constexpr bool SPLITS = splits_tiles(SCHEDULE_ID);
     __shared__ int shared_word;
     __shared__ Unit kept;
+    __shared__ Sharing kept_sharing;
     const auto plan_of = [&] { return Plan{grid_of(), static_cast<int>(gridDim.x), parts, split_tiles}; };
     const auto sums = [&] {
         return Fixup<FLOATS, THREADS>{space, static_cast<int>(threadIdx.x), static_cast<int>(gridDim.x)};
     };
-    const auto finish = [&](const Unit& unit) {
-        if (SPLITS && unit.peers > 1) {
-            if (!meet<SCHEDULE_ID>(sums(), acc, unit, records, &shared_word)) return;
+    const auto finish = [&](const Unit& unit, const Sharing& mine) {
+        if (SPLITS && mine.peers > 1) {
+            if (!meet<SCHEDULE_ID>(sums(), acc, unit, mine, records, &shared_word)) return;
         } else {
             change_span<SCHEDULE_ID>(records, unit, PART_MAC, KIND_MAC, PART_EPILOGUE);
         }
@@ -153,26 +154,33 @@ __device__ __forceinline__ void run_units(Grid grid_of, int parts, int split_til
         }
         if (!next_unit(SCHEDULE_ID, plan, blockIdx.x, round, ticket, &unit)) break;
         begin_span<SCHEDULE_ID>(records, unit, PART_MAC);
-        if (SPLITS && threadIdx.x == 0) kept = unit;
+        // The main loop has barriers, and no registers for what comes after it; only one warp works out who shares.
+        if (SPLITS && threadIdx.x == 0) {
+            kept = unit;
+            kept_sharing = sharing_of(SCHEDULE_ID, plan, blockIdx.x, unit);
+        }
         multiply(unit);
         if constexpr (SPLITS) {
-            const Unit multiplied = kept;  // the main loop has barriers, and no registers for what comes after it
-            finish(multiplied);
+            const Unit multiplied = kept;
+            const Sharing mine = kept_sharing;
+            finish(multiplied, mine);
         } else {
-            finish(unit);
+            finish(unit, Sharing{0, 0, 1});
         }
     }
     if constexpr (is_cooperative(SCHEDULE_ID)) {
-        const auto left_behind = [&](int round) {  // parts of tiles are a CTA's first units
-            return next_unit(SCHEDULE_ID, plan_of(), blockIdx.x, round, 0, &unit) && unit.peers > 1;
-        };
-        for (int round = 0; left_behind(round); ++round) sums().raise(unit.first_slot + unit.rank);
-        for (int round = 0; left_behind(round); ++round) {
+        // Parts of tiles are a CTA's first units.  A CTA that waits for a part of the next round waits for one
+        // of smaller index, so the waiting ends.
+        for (int round = 0; blockIdx.x + round * gridDim.x < parts * split_tiles; ++round) {
+            const Plan plan = plan_of();
+            next_unit(SCHEDULE_ID, plan, blockIdx.x, round, 0, &unit);
+            const Sharing mine = sharing_of(SCHEDULE_ID, plan, blockIdx.x, unit);
             begin_span<SCHEDULE_ID>(records, unit, PART_WAIT);
-            sums().wait(unit.first_slot, unit.peers);
+            sums().raise(mine.first_slot + mine.rank);
+            sums().wait(mine.first_slot, mine.peers);
             change_span<SCHEDULE_ID>(records, unit, PART_WAIT, KIND_WAIT, PART_EPILOGUE);
             sums().template add_share<REDUCTION == ATOMIC>(
-                unit, REDUCTION == ATOMIC ? 1 : unit.peers,
+                mine, REDUCTION == ATOMIC ? 1 : mine.peers,
                 [&](int part, int warp, const float(&v)[PIECE]) { store_piece(unit, part, warp, v); });
             if (PROBE) __syncthreads();
             end_span<SCHEDULE_ID>(records, unit, PART_EPILOGUE, KIND_FIXUP);
