@@ -35,7 +35,6 @@ struct Workspace {
 
 // A warp's sixteen floats of each thread: what one warp adds and stores at a time.
 constexpr int PIECE = 16;
-constexpr int AT_ONCE = 2;  // pieces of a share whose loads are under way together
 
 template <int FLOATS, int THREADS>
 struct Fixup {
@@ -110,35 +109,21 @@ struct Fixup {
     // CLEAR: zeros remain.  store(piece of the accumulators, warp whose piece it is, the sums)
     template <bool CLEAR, typename Store>
     WS_DEVICE void add_share(const Sharing& mine, int slots, Store store) const {
-        const int stride = mine.peers * WARPS;
-        for (int piece = mine.rank * WARPS + thread / 32; piece < PIECES; piece += AT_ONCE * stride) {
-            float sums[AT_ONCE][PIECE] = {};
+        for (int piece = mine.rank * WARPS + thread / 32; piece < PIECES; piece += mine.peers * WARPS) {
+            const int warp = piece % WARPS, part = piece / WARPS;
+            float4* from = slot(mine.first_slot) + part * (PIECE / 4) * THREADS + warp * 32 + thread % 32;
+            float sums[PIECE] = {};
 #pragma unroll 4
-            for (int index = 0; index < slots; ++index) {
+            for (int index = 0; index < slots; ++index, from += FOURS * THREADS) {
 #pragma unroll
-                for (int i = 0; i < AT_ONCE; ++i) {
-                    if (piece + i * stride >= PIECES) continue;
-                    float4* const from = slot(mine.first_slot + index) + place(piece + i * stride);
-#pragma unroll
-                    for (int f = 0; f < PIECE / 4; ++f) {
-                        const float4 v = load_l2(from + f * THREADS);
-                        float* const sum = &sums[i][4 * f];
-                        sum[0] += v.x, sum[1] += v.y, sum[2] += v.z, sum[3] += v.w;
-                        if constexpr (CLEAR) store_l2(from + f * THREADS, make_float4(0.f, 0.f, 0.f, 0.f));
-                    }
+                for (int f = 0; f < PIECE / 4; ++f) {
+                    const float4 v = load_l2(from + f * THREADS);
+                    sums[4 * f] += v.x, sums[4 * f + 1] += v.y, sums[4 * f + 2] += v.z, sums[4 * f + 3] += v.w;
+                    if constexpr (CLEAR) store_l2(from + f * THREADS, make_float4(0.f, 0.f, 0.f, 0.f));
                 }
             }
-#pragma unroll
-            for (int i = 0; i < AT_ONCE; ++i) {
-                const int at = piece + i * stride;
-                if (at < PIECES) store(at / WARPS, at % WARPS, sums[i]);
-            }
+            store(part, warp, sums);
         }
-    }
-
-    // Where this lane's first four floats of a piece lie in a slot.
-    WS_DEVICE int place(int piece) const {
-        return piece / WARPS * (PIECE / 4) * THREADS + piece % WARPS * 32 + thread % 32;
     }
 
     // The sum so far and acc, in the tile's first slot; true for the CTA that finds the sum complete, in acc.

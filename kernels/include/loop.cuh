@@ -158,9 +158,12 @@ __device__ __forceinline__ void run_units(Grid grid_of, int parts, int split_til
 #endif
     Unit unit;
     bool more = next(0, &unit);
-    if (more) begin(unit);
-    for (int round = 1; more; ++round) {
+    if (more) {
         begin_span<SCHEDULE_ID>(records, unit, PART_MAC);
+        begin(unit);
+    }
+    for (int round = 1; more; ++round) {
+        if (!ONE_UNIT && round > 1) begin_span<SCHEDULE_ID>(records, unit, PART_MAC);
         // The main loop has barriers, and no registers for what comes after it; only one warp works out who shares.
         if (SPLITS && threadIdx.x == 0) {
             kept = unit;
