@@ -82,6 +82,7 @@ __device__ __forceinline__ bool meet(const Sums& sums, float (&acc)[FLOATS], con
     if constexpr (is_cooperative(SCHEDULE_ID)) {
         change_span<SCHEDULE_ID>(records, unit, PART_MAC, KIND_MAC, PART_FIXUP);
         sums.template leave<REDUCTION == ATOMIC>(acc, mine.first_slot + (REDUCTION == ATOMIC ? 0 : mine.rank));
+        sums.raise(mine.first_slot + mine.rank);
         end_span<SCHEDULE_ID>(records, unit, PART_FIXUP, KIND_FIXUP);
         return false;
     }
@@ -109,18 +110,15 @@ __device__ __forceinline__ bool meet(const Sums& sums, float (&acc)[FLOATS], con
     return true;
 }
 
-// grid_of() tells the TileGrid; begin(unit) starts what multiply(unit) needs first, which
-// leaves the tile in acc; store(unit) writes it out, store_piece(unit, part, warp, sums)
-// sixteen floats of each thread of one warp.  EARLY: a unit is begun before the one before
-// it is stored.
+// grid_of() tells the TileGrid; multiply(unit) leaves the tile in acc; store(unit) writes it
+// out, store_piece(unit, part, warp, sums) sixteen floats of each thread of one warp.
 // counter: tickets of SCHEDULE DYNAMIC, 0 at the launch, and left 0.
 // records: one a CTA, then records_of_unit() a unit.
-template <int SCHEDULE_ID, int THREADS, bool EARLY, int FLOATS, typename Grid, typename Begin, typename Multiply, typename Store,
-          typename StorePiece>
+template <int SCHEDULE_ID, int THREADS, int FLOATS, typename Grid, typename Multiply, typename Store, typename StorePiece>
 __device__ __forceinline__ void run_units(Grid grid_of, int parts, int split_tiles, int* counter,
-                                          const Workspace& space, Record* records, float (&acc)[FLOATS], Begin begin,
+                                          const Workspace& space, Record* records, float (&acc)[FLOATS],
                                           Multiply multiply, Store store, StorePiece store_piece) {
-    constexpr bool SPLITS = splits_tiles(SCHEDULE_ID), ONE_UNIT = SCHEDULE_ID == FIXED || SCHEDULE_ID == SPLITK;
+    constexpr bool SPLITS = splits_tiles(SCHEDULE_ID);
     __shared__ int shared_word;
     __shared__ Unit kept;
     __shared__ Sharing kept_sharing;
@@ -128,10 +126,24 @@ __device__ __forceinline__ void run_units(Grid grid_of, int parts, int split_til
     const auto sums = [&] {
         return Fixup<FLOATS, THREADS>{space, static_cast<int>(threadIdx.x), static_cast<int>(gridDim.x)};
     };
-    // The round-th unit of this CTA; all threads ask together.
-    const auto next = [&](int round, Unit* unit) {
+    const auto finish = [&](const Unit& unit, const Sharing& mine) {
+        if (SPLITS && mine.peers > 1) {
+            if (!meet<SCHEDULE_ID>(sums(), acc, unit, mine, records, &shared_word)) return;
+        } else {
+            change_span<SCHEDULE_ID>(records, unit, PART_MAC, KIND_MAC, PART_EPILOGUE);
+        }
+        store(unit);
+        // the next unit overwrites shared memory that slower warps still read; the probe waits for the last warp
+        if (SCHEDULE_ID != FIXED || PROBE) __syncthreads();
+        end_span<SCHEDULE_ID>(records, unit, PART_EPILOGUE, KIND_EPILOGUE);
+    };
+    Unit unit;
+    int ticket = 0;
+#if PROBE
+    if (is_recorder()) record_begin(records + blockIdx.x, stamp());
+#endif
+    for (int round = 0;; ++round) {
         const Plan plan = plan_of();
-        int ticket = 0;
         if constexpr (SCHEDULE_ID == DYNAMIC) {
             if (threadIdx.x == 0) {
                 shared_word = atomicAdd(counter, 1);
@@ -141,53 +153,21 @@ __device__ __forceinline__ void run_units(Grid grid_of, int parts, int split_til
             __syncthreads();
             ticket = shared_word;
         }
-        return next_unit(SCHEDULE_ID, plan, blockIdx.x, round, ticket, unit);
-    };
-    const auto finish = [&](const Unit& unit, const Sharing& mine) {
-        if (SPLITS && mine.peers > 1) {
-            if (!meet<SCHEDULE_ID>(sums(), acc, unit, mine, records, &shared_word)) return;
-        } else {
-            change_span<SCHEDULE_ID>(records, unit, PART_MAC, KIND_MAC, PART_EPILOGUE);
-        }
-        store(unit);
-        if (PROBE) __syncthreads();  // the span ends with the last warp
-        end_span<SCHEDULE_ID>(records, unit, PART_EPILOGUE, KIND_EPILOGUE);
-    };
-#if PROBE
-    if (is_recorder()) record_begin(records + blockIdx.x, stamp());
-#endif
-    Unit unit;
-    bool more = next(0, &unit);
-    if (more) {
+        if (!next_unit(SCHEDULE_ID, plan, blockIdx.x, round, ticket, &unit)) break;
         begin_span<SCHEDULE_ID>(records, unit, PART_MAC);
-        begin(unit);
-    }
-    for (int round = 1; more; ++round) {
-        if (!ONE_UNIT && round > 1) begin_span<SCHEDULE_ID>(records, unit, PART_MAC);
         // The main loop has barriers, and no registers for what comes after it; only one warp works out who shares.
         if (SPLITS && threadIdx.x == 0) {
             kept = unit;
-            kept_sharing = sharing_of(SCHEDULE_ID, plan_of(), blockIdx.x, unit);
+            kept_sharing = sharing_of(SCHEDULE_ID, plan, blockIdx.x, unit);
         }
         multiply(unit);
-        Unit multiplied = unit;
-        Sharing mine{0, 0, 1};
         if constexpr (SPLITS) {
-            multiplied = kept;
-            mine = kept_sharing;
+            const Unit multiplied = kept;
+            const Sharing mine = kept_sharing;
+            finish(multiplied, mine);
+        } else {
+            finish(unit, Sharing{0, 0, 1});
         }
-        if constexpr (EARLY && !ONE_UNIT) {
-            __syncthreads();  // all warps are done with shared memory
-            more = next(round, &unit);
-            if (more) begin(unit);
-        }
-        finish(multiplied, mine);
-        if constexpr (!EARLY && !ONE_UNIT) {
-            __syncthreads();
-            more = next(round, &unit);
-            if (more) begin(unit);
-        }
-        if constexpr (ONE_UNIT) break;
     }
     if constexpr (is_cooperative(SCHEDULE_ID)) {
         // Parts of tiles are a CTA's first units.  A CTA that waits for a part of the next round waits for one
@@ -197,7 +177,6 @@ __device__ __forceinline__ void run_units(Grid grid_of, int parts, int split_til
             next_unit(SCHEDULE_ID, plan, blockIdx.x, round, 0, &unit);
             const Sharing mine = sharing_of(SCHEDULE_ID, plan, blockIdx.x, unit);
             begin_span<SCHEDULE_ID>(records, unit, PART_WAIT);
-            sums().raise(mine.first_slot + mine.rank);
             sums().wait(mine.first_slot, mine.peers);
             change_span<SCHEDULE_ID>(records, unit, PART_WAIT, KIND_WAIT, PART_EPILOGUE);
             sums().template add_share<REDUCTION == ATOMIC>(
