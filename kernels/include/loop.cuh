@@ -82,7 +82,6 @@ __device__ __forceinline__ bool meet(const Sums& sums, float (&acc)[FLOATS], con
     if constexpr (is_cooperative(SCHEDULE_ID)) {
         change_span<SCHEDULE_ID>(records, unit, PART_MAC, KIND_MAC, PART_FIXUP);
         sums.template leave<REDUCTION == ATOMIC>(acc, mine.first_slot + (REDUCTION == ATOMIC ? 0 : mine.rank));
-        sums.raise(mine.first_slot + mine.rank);
         end_span<SCHEDULE_ID>(records, unit, PART_FIXUP, KIND_FIXUP);
         return false;
     }
@@ -126,12 +125,19 @@ __device__ __forceinline__ void run_units(Grid grid_of, int parts, int split_til
     const auto sums = [&] {
         return Fixup<FLOATS, THREADS>{space, static_cast<int>(threadIdx.x), static_cast<int>(gridDim.x)};
     };
+    // What this CTA left of tiles' parts may be read: said when the stores are long done, so that nobody waits for them.
+    bool raised = !is_cooperative(SCHEDULE_ID);
+    const auto raise_parts = [&] {
+        for (int part = blockIdx.x; part < parts * split_tiles; part += gridDim.x) sums().raise(part);
+        raised = true;
+    };
     const auto finish = [&](const Unit& unit, const Sharing& mine) {
         if (SPLITS && mine.peers > 1) {
             if (!meet<SCHEDULE_ID>(sums(), acc, unit, mine, records, &shared_word)) return;
         } else {
             change_span<SCHEDULE_ID>(records, unit, PART_MAC, KIND_MAC, PART_EPILOGUE);
         }
+        if (!raised) raise_parts();
         store(unit);
         // the next unit overwrites shared memory that slower warps still read; the probe waits for the last warp
         if (SCHEDULE_ID != FIXED || PROBE) __syncthreads();
@@ -170,8 +176,7 @@ __device__ __forceinline__ void run_units(Grid grid_of, int parts, int split_til
         }
     }
     if constexpr (is_cooperative(SCHEDULE_ID)) {
-        // Parts of tiles are a CTA's first units.  A CTA that waits for a part of the next round waits for one
-        // of smaller index, so the waiting ends.
+        if (!raised) raise_parts();
         for (int round = 0; blockIdx.x + round * gridDim.x < parts * split_tiles; ++round) {
             const Plan plan = plan_of();
             next_unit(SCHEDULE_ID, plan, blockIdx.x, round, 0, &unit);

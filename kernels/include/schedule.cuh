@@ -95,11 +95,10 @@ WS_HOST_DEVICE bool piece_of_share(const Plan& plan, int cta, int round, int* pi
 // Who shares the tile of a CTA's unit.
 WS_HOST_DEVICE Sharing sharing_of(int schedule, const Plan& plan, int cta, const Unit& unit) {
     if (!splits_tiles(schedule) || unit.tile >= plan.split_tiles) return Sharing{0, 0, 1};
+    const int first_slot = unit.tile * plan.parts;
+    if (schedule == TAILSPLIT) return Sharing{first_slot, unit.index - first_slot, plan.parts};
+    if (schedule == SPLITK) return Sharing{first_slot, plan.parts - 1 - cta / num_tiles(plan.grid), plan.parts};
     const int k_iters = plan.grid.k_iters;
-    if (schedule == SPLITK || schedule == TAILSPLIT) {
-        const int part = share_of(k_iters, plan.parts, unit.k_begin);
-        return Sharing{unit.tile * plan.parts, part, plan.parts};
-    }
     const int total = plan.split_tiles * k_iters, tile_begin = unit.tile * k_iters;
     const int first = share_of(total, plan.num_ctas, tile_begin);
     const int last = share_of(total, plan.num_ctas, tile_begin + k_iters - 1);
