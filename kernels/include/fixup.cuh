@@ -113,7 +113,7 @@ struct Fixup {
 
     // The sum so far and acc, in the tile's first slot; true for the CTA that finds the sum complete, in acc.
     // is_last: a word of shared memory.
-    WS_DEVICE bool merge(float (&acc)[FLOATS], const Unit& unit, int* is_last) const {
+    WS_DEVICE bool merge(float (&acc)[FLOATS], const Unit& unit, Shared<int>* is_last) const {
         float4* const sum = slot(unit.first_slot) + thread;
 #pragma unroll
         for (int f = 0; f < FOURS; ++f)
