@@ -145,7 +145,7 @@ struct Fixup {
 
     // The sum so far and acc, in the tile's first slot; true for the CTA that finds the sum complete, in acc.
     // is_last: a word of shared memory.
-    WS_DEVICE bool merge(float (&acc)[FLOATS], const Sharing& mine, int* is_last) const {
+    WS_DEVICE bool merge(float (&acc)[FLOATS], const Sharing& mine, Shared<int>* is_last) const {
         float4* const sum = slot(mine.first_slot) + thread;
         leave<true>(acc, mine.first_slot);
         if (thread == 0) {

@@ -12,6 +12,7 @@
 
 namespace wavescope {
 
+#if defined(__CUDACC__)
 // The value, of which the compiler no longer knows the origin: it can neither carry it from
 // one turn of the loop to the next, nor work it out again inside the main loop.
 __device__ __forceinline__ int opaque(int value) {
@@ -22,6 +23,7 @@ __device__ __forceinline__ const char* opaque(const char* value) {
     asm volatile("" : "+l"(value));
     return value;
 }
+#endif
 
 // A launch's records: one a CTA, then these of each unit.
 enum Part { PART_MAC = 0, PART_EPILOGUE = 1, PART_WAIT = 2, PART_FIXUP = 3 };
@@ -78,7 +80,7 @@ __device__ __forceinline__ void change_span(Record* records, const Unit& unit, P
 // sum and must store it.  Begins within the mac span, and ends within the epilogue's where true.
 template <int SCHEDULE_ID, typename Sums, int FLOATS>
 __device__ __forceinline__ bool meet(const Sums& sums, float (&acc)[FLOATS], const Unit& unit, const Sharing& mine,
-                                     Record* records, int* shared_word) {
+                                     Record* records, Shared<int>* shared_word) {
     if constexpr (is_cooperative(SCHEDULE_ID)) {
         change_span<SCHEDULE_ID>(records, unit, PART_MAC, KIND_MAC, PART_FIXUP);
         sums.template leave<REDUCTION == ATOMIC>(acc, mine.first_slot + (REDUCTION == ATOMIC ? 0 : mine.rank));
@@ -118,9 +120,9 @@ __device__ __forceinline__ void run_units(Grid grid_of, int parts, int split_til
                                           const Workspace& space, Record* records, float (&acc)[FLOATS],
                                           Multiply multiply, Store store, StorePiece store_piece) {
     constexpr bool SPLITS = splits_tiles(SCHEDULE_ID);
-    __shared__ int shared_word;
-    __shared__ Unit kept;
-    __shared__ Sharing kept_sharing;
+    __shared__ Shared<int> shared_word;
+    __shared__ Shared<Unit> kept;
+    __shared__ Shared<Sharing> kept_sharing;
     const auto plan_of = [&] { return Plan{grid_of(), static_cast<int>(gridDim.x), parts, split_tiles}; };
     const auto sums = [&] {
         return Fixup<FLOATS, THREADS>{space, static_cast<int>(threadIdx.x), static_cast<int>(gridDim.x)};
