@@ -19,7 +19,7 @@ SHIM = """
 #include "schedule.cuh"
 extern "C" int twin(int schedule, int tiles_m, int tiles_n, int k_iters, int group, int num_ctas, int parts,
                     int split_tiles, int* rows) {
-    const wavescope::Plan plan{{tiles_m, tiles_n, k_iters, group}, num_ctas, parts, split_tiles};
+    const wavescope::Plan plan{{tiles_m, tiles_n, k_iters, group}, num_ctas, parts, split_tiles, 0};
     int count = 0;
     for (int cta = 0; cta < num_ctas; ++cta) {
         wavescope::Unit unit;

@@ -5,6 +5,7 @@
 // ordered, cooperative: all units leave their sums and raise flags; when a CTA has done its
 //     whole tiles, it waits for the flags of those that share its tile and adds a share of
 //     all sums, in the order of k, which it stores.
+//     Or CTAs that had no part and so are done earlier add all of them.
 // atomic, one owner: all units add to one slot; who comes last takes the sum out, and leaves
 //     zeros.  atomic, cooperative: they add to one slot, and each takes a share out.
 //
@@ -113,6 +114,27 @@ struct Fixup {
         int piece = mine.rank * WARPS + thread / 32;
         for (; piece + apart < PIECES; piece += 2 * apart) add_pieces<2, CLEAR>(mine.first_slot, slots, piece, apart, store);
         if (piece < PIECES) add_pieces<1, CLEAR>(mine.first_slot, slots, piece, apart, store);
+    }
+
+    // All pieces of `tiles` tiles, `peers` slots each, dealt to the warps of `reducers` CTAs of which this is number
+    // `reducer`.  first_is_there() is called once, when the first flags were seen.
+    // store(tile, piece of the accumulators, warp whose piece it is, the sums)
+    template <bool CLEAR, typename FirstIsThere, typename Store>
+    WS_DEVICE void add_all(int tiles, int peers, int reducer, int reducers, FirstIsThere first_is_there,
+                           Store store) const {
+        int seen = -1;  // the tile whose flags are known to be up
+        for (int item = reducer * WARPS + thread / 32; item < tiles * PIECES; item += reducers * WARPS) {
+            const int tile = item / PIECES, first_slot = tile * peers;
+            if (tile != seen) {
+                for (int index = thread % 32; index < peers; index += 32)
+                    spin(space.sync + SYNC_FLAGS + first_slot + index, launch_number());
+                warp_barrier();
+                if (seen < 0) first_is_there();
+                seen = tile;
+            }
+            add_pieces<1, CLEAR>(first_slot, CLEAR ? 1 : peers, item % PIECES, 0,
+                                 [&](int part, int warp, const float(&sums)[PIECE]) { store(tile, part, warp, sums); });
+        }
     }
 
     // COUNT pieces, with all loads of some slots under way at once.

@@ -45,8 +45,9 @@ __device__ __forceinline__ Record* record_of(Record* records, const Unit& unit, 
 
 template <int SCHEDULE_ID>
 __device__ __forceinline__ void end_at(Record* records, const Unit& unit, Part part, Kind kind, const Stamp& now) {
-    record_end(record_of<SCHEDULE_ID>(records, unit, part), kind, now, blockIdx.x, unit.index, unit.tile_m,
-               unit.tile_n, unit.k_begin, unit.k_end);
+    const unsigned int name = unit.tile_m < 0 ? ~0u : unit.index;  // spans of no unit
+    record_end(record_of<SCHEDULE_ID>(records, unit, part), kind, now, blockIdx.x, name, unit.tile_m, unit.tile_n,
+               unit.k_begin, unit.k_end);
 }
 #endif
 
@@ -80,10 +81,11 @@ __device__ __forceinline__ void change_span(Record* records, const Unit& unit, P
 // sum and must store it.  Begins within the mac span, and ends within the epilogue's where true.
 template <int SCHEDULE_ID, typename Sums, int FLOATS>
 __device__ __forceinline__ bool meet(const Sums& sums, float (&acc)[FLOATS], const Unit& unit, const Sharing& mine,
-                                     Record* records, Shared<int>* shared_word) {
+                                     Record* records, Shared<int>* shared_word, bool raises_now) {
     if constexpr (is_cooperative(SCHEDULE_ID)) {
         change_span<SCHEDULE_ID>(records, unit, PART_MAC, KIND_MAC, PART_FIXUP);
         sums.template leave<REDUCTION == ATOMIC>(acc, mine.first_slot + (REDUCTION == ATOMIC ? 0 : mine.rank));
+        if (raises_now) sums.raise(mine.first_slot + mine.rank);
         end_span<SCHEDULE_ID>(records, unit, PART_FIXUP, KIND_FIXUP);
         return false;
     }
@@ -111,31 +113,54 @@ __device__ __forceinline__ bool meet(const Sums& sums, float (&acc)[FLOATS], con
     return true;
 }
 
+// What a CTA without a part does at the end: its share of all partial sums.  Its spans have
+// the places of its first unit, a whole tile, but belong to no unit.
+template <int SCHEDULE_ID, typename Sums, typename StorePiece>
+__device__ __forceinline__ void reduce(const Sums& sums, const Plan& plan, int reducer, Record* records,
+                                       StorePiece store_piece) {
+    Unit first, unit;
+    next_unit(SCHEDULE_ID, plan, blockIdx.x, 0, 0, &first);
+    begin_span<SCHEDULE_ID>(records, first, PART_WAIT);
+    begin_span<SCHEDULE_ID>(records, first, PART_FIXUP);  // stands where the recorder's warp has nothing to add
+    const Unit nobodys{first.index, ~0, ~0, ~0, ~0, ~0};
+    unit.tile = -1;
+    sums.template add_all<REDUCTION == ATOMIC>(
+        plan.split_tiles, plan.parts, reducer, plan.reducers,
+        [&] { change_span<SCHEDULE_ID>(records, nobodys, PART_WAIT, KIND_WAIT, PART_FIXUP); },
+        [&](int tile, int part, int warp, const float(&v)[PIECE]) {
+            if (unit.tile != tile) unit = whole_tile(plan.grid, tile, 0);
+            store_piece(unit, part, warp, v);
+        });
+    if (PROBE) __syncthreads();
+    end_span<SCHEDULE_ID>(records, nobodys, PART_FIXUP, KIND_FIXUP);
+}
+
 // grid_of() tells the TileGrid; multiply(unit) leaves the tile in acc; store(unit) writes it
 // out, store_piece(unit, part, warp, sums) sixteen floats of each thread of one warp.
 // counter: tickets of SCHEDULE DYNAMIC, 0 at the launch, and left 0.
 // records: one a CTA, then records_of_unit() a unit.
 template <int SCHEDULE_ID, int THREADS, int FLOATS, typename Grid, typename Multiply, typename Store, typename StorePiece>
-__device__ __forceinline__ void run_units(Grid grid_of, int parts, int split_tiles, int* counter,
+__device__ __forceinline__ void run_units(Grid grid_of, int parts, int split_tiles, int reducers, int* counter,
                                           const Workspace& space, Record* records, float (&acc)[FLOATS],
                                           Multiply multiply, Store store, StorePiece store_piece) {
     constexpr bool SPLITS = splits_tiles(SCHEDULE_ID);
     __shared__ Shared<int> shared_word;
     __shared__ Shared<Unit> kept;
     __shared__ Shared<Sharing> kept_sharing;
-    const auto plan_of = [&] { return Plan{grid_of(), static_cast<int>(gridDim.x), parts, split_tiles}; };
+    const auto plan_of = [&] { return Plan{grid_of(), static_cast<int>(gridDim.x), parts, split_tiles, reducers}; };
     const auto sums = [&] {
         return Fixup<FLOATS, THREADS>{space, static_cast<int>(threadIdx.x), static_cast<int>(gridDim.x)};
     };
-    // What this CTA left of tiles' parts may be read: said when the stores are long done, so that nobody waits for them.
-    bool raised = !is_cooperative(SCHEDULE_ID);
+    // What this CTA left of tiles' parts may be read: said when the stores are long done, so that nobody waits for
+    // them; at once where others than this CTA add.
+    bool raised = !is_cooperative(SCHEDULE_ID) || reducers > 0;
     const auto raise_parts = [&] {
         for (int part = blockIdx.x; part < parts * split_tiles; part += gridDim.x) sums().raise(part);
         raised = true;
     };
     const auto finish = [&](const Unit& unit, const Sharing& mine) {
         if (SPLITS && mine.peers > 1) {
-            if (!meet<SCHEDULE_ID>(sums(), acc, unit, mine, records, &shared_word)) return;
+            if (!meet<SCHEDULE_ID>(sums(), acc, unit, mine, records, &shared_word, raised)) return;
         } else {
             change_span<SCHEDULE_ID>(records, unit, PART_MAC, KIND_MAC, PART_EPILOGUE);
         }
@@ -179,7 +204,10 @@ __device__ __forceinline__ void run_units(Grid grid_of, int parts, int split_til
     }
     if constexpr (is_cooperative(SCHEDULE_ID)) {
         if (!raised) raise_parts();
-        for (int round = 0; blockIdx.x + round * gridDim.x < parts * split_tiles; ++round) {
+        const int reducer = static_cast<int>(blockIdx.x + reducers) - static_cast<int>(gridDim.x);
+        if (reducers > 0 && reducer >= 0) reduce<SCHEDULE_ID>(sums(), plan_of(), reducer, records, store_piece);
+        const int own_parts = reducers > 0 ? 0 : parts * split_tiles;
+        for (int round = 0; blockIdx.x + round * gridDim.x < own_parts; ++round) {
             const Plan plan = plan_of();
             next_unit(SCHEDULE_ID, plan, blockIdx.x, round, 0, &unit);
             const Sharing mine = sharing_of(SCHEDULE_ID, plan, blockIdx.x, unit);

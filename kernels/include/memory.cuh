@@ -57,6 +57,7 @@ __device__ __forceinline__ unsigned int count_up(unsigned int* counter, unsigned
 // The same without an order to anything else, and without an answer to wait for.
 __device__ __forceinline__ void count(unsigned int* counter, unsigned int last) { atomicInc(counter, last); }
 
+__device__ __forceinline__ void warp_barrier() { __syncwarp(); }
 __device__ __forceinline__ void cta_barrier() { __syncthreads(); }
 
 __device__ __forceinline__ unsigned long long now_ns() {

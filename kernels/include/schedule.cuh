@@ -25,10 +25,11 @@ struct TileGrid {
 };
 
 // What the host chose: the first split_tiles tiles are cut, into `parts` each or into one
-// share for each CTA.
+// share for each CTA.  TAILSPLIT: the last `reducers` CTAs, which have no part, add all
+// partial sums; 0: those who have the parts do.
 struct Plan {
     TileGrid grid;
-    int num_ctas, parts, split_tiles;
+    int num_ctas, parts, split_tiles, reducers;
 };
 
 // One unit: a tile, or a k-range [k_begin, k_end) of one, in k_iters; `tile` is its number
