@@ -75,8 +75,9 @@ def planned(schedule: Schedule) -> np.ndarray:
 @st.composite
 def schedules(draw: st.DrawFn) -> Schedule:
     name, places = draw(st.sampled_from(SCHEDULES)), draw(st.integers(1, 40))
-    most = {"splitk": 9, "streamk": places, "hybrid": 2, "tailsplit": min(places, 9)}.get(name)
     problem, tile = draw(problems), draw(tiles)
+    left = tile.num_tiles(problem) % places
+    most = {"splitk": 9, "streamk": places, "hybrid": 2, "tailsplit": min(places // left, 9) if left else 9}.get(name)
     if name in ("splitk", "tailsplit") and most is not None:
         most = min(most, tile.k_iters(problem))
     parts = None if most is None else draw(st.one_of(st.none(), st.integers(1, most)))

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 MAX_SPLITS = 64
 # Few CTAs that read partial sums at once take this share of what each takes when all do (H200, 2026-11).
-SPARE_COST = 0.5
+SPARE_COST = 0.2
 MAX_TAIL_PARTS = 32  # CTAs that wait for one another: few, so that they are resident together
 
 
@@ -44,13 +44,11 @@ class GridModel:
 
     def tail_time(self, tail_tiles: int, k_iters: int, parts: int, grid: int, whole: int = 0) -> float:
         """The tail's tiles cut into `parts`; partial sums added by spare CTAs, or by shares (tail_reducers)."""
-        rounds, split = -(-tail_tiles * parts // grid), self.a + self.c * -(-k_iters // parts) + self.b * (parts > 1)
-        spare = grid - tail_tiles * parts
-        shares = self.d * (parts > 1)
-        if parts > 1 and rounds == 1 and spare > 0 and whole > 0:
-            late = max(0.0, SPARE_COST * self.d * tail_tiles * parts / spare - split)
-            return split + min(late, shares)
-        return rounds * (split + shares)
+        split = self.a + self.c * -(-k_iters // parts) + self.b * (parts > 1)
+        if self.tail_reducers(tail_tiles, k_iters, parts, grid, whole):
+            spare = grid - tail_tiles * parts
+            return split + max(0.0, SPARE_COST * self.d * tail_tiles * parts / spare - split)
+        return split + self.d * (parts > 1)
 
     def tail_reducers(self, tail_tiles: int, k_iters: int, parts: int, grid: int, whole: int) -> int:
         """CTAs without a part that add all partial sums after their whole tiles; 0 where shares are faster.
@@ -74,7 +72,7 @@ class GridModel:
 
     def best_tail_parts(self, tail_tiles: int, k_iters: int, grid: int, whole: int = 0) -> int:
         """Parts that each tile of the tail is cut into, `whole` whole tiles following."""
-        most = min(k_iters, MAX_TAIL_PARTS, grid)
+        most = min(k_iters, MAX_TAIL_PARTS, grid // tail_tiles)
         return _least(range(1, most + 1), lambda p: self.tail_time(tail_tiles, k_iters, p, grid, whole))
 
 

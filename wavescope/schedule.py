@@ -176,7 +176,7 @@ def decompose(
     tiles, k_iters, reducers = tile.num_tiles(problem), tile.k_iters(problem), 0
     _require_listed(problem, tile, tiles)
     if parts is not None:
-        _check_parts(name, parts, k_iters, places)
+        _check_parts(name, parts, tiles, k_iters, places)
     if name == "splitk":
         parts = parts or model.best_splits(tiles, k_iters, places)
         _require_listed(problem, tile, tiles * parts)
@@ -227,12 +227,18 @@ def _require_listed(problem: Problem, tile: Tile, units: int) -> None:
         raise ShapeError(f"{problem} cut into {tile} gives {units} units, more than {limit}; use a larger tile")
 
 
-def _check_parts(name: str, parts: int, k_iters: int, places: int) -> None:
+def _check_parts(name: str, parts: int, tiles: int, k_iters: int, places: int) -> None:
     if name not in SPLIT_SCHEDULES:
         raise UsageError(f"schedule {name} takes no number; {name}:{parts} should be {name}")
-    most = {"splitk": k_iters, "streamk": places, "hybrid": 2, "tailsplit": min(MAX_TAIL_PARTS, places)}[name]
+    left = tiles % places
+    parts_at_once = min(MAX_TAIL_PARTS, k_iters, places // left) if left else MAX_TAIL_PARTS
+    most = {"splitk": k_iters, "streamk": places, "hybrid": 2, "tailsplit": parts_at_once}[name]
     if not 1 <= parts <= most:
-        why = {"splitk": f"k has {k_iters} k_iters", "streamk": f"the device has places for {places} CTAs"}.get(name)
+        why = {
+            "splitk": f"k has {k_iters} k_iters",
+            "streamk": f"the device has places for {places} CTAs",
+            "tailsplit": f"{left} tiles are left over, and all their parts must find one of {places} places",
+        }.get(name)
         raise ShapeError(
             f"{name}:{parts} is not possible ({SPLIT_SCHEDULES[name]}: 1 to {most}{f', {why}' if why else ''}); "
             f"use {name}:{min(max(parts, 1), most)}"

@@ -122,9 +122,11 @@ struct Fixup {
     template <bool CLEAR, typename FirstIsThere, typename Store>
     WS_DEVICE void add_all(int tiles, int peers, int reducer, int reducers, FirstIsThere first_is_there,
                            Store store) const {
+        const int total = tiles * PIECES, warps = reducers * WARPS, warp = reducer * WARPS + thread / 32;
+        const int end = share_begin(total, warps, warp + 1);
         int seen = -1;  // the tile whose flags are known to be up
-        for (int item = reducer * WARPS + thread / 32; item < tiles * PIECES; item += reducers * WARPS) {
-            const int tile = item / PIECES, first_slot = tile * peers;
+        for (int item = share_begin(total, warps, warp), count; item < end; item += count) {
+            const int tile = item / PIECES, first_slot = tile * peers, slots = CLEAR ? 1 : peers;
             if (tile != seen) {
                 for (int index = thread % 32; index < peers; index += 32)
                     spin(space.sync + SYNC_FLAGS + first_slot + index, launch_number());
@@ -132,8 +134,14 @@ struct Fixup {
                 if (seen < 0) first_is_there();
                 seen = tile;
             }
-            add_pieces<1, CLEAR>(first_slot, CLEAR ? 1 : peers, item % PIECES, 0,
-                                 [&](int part, int warp, const float(&sums)[PIECE]) { store(tile, part, warp, sums); });
+            const auto store_here = [&](int part, int of_warp, const float(&sums)[PIECE]) {
+                store(tile, part, of_warp, sums);
+            };
+            count = item + 1 < end && (item + 1) % PIECES != 0 ? 2 : 1;
+            if (count == 2)
+                add_pieces<2, CLEAR>(first_slot, slots, item % PIECES, 1, store_here);
+            else
+                add_pieces<1, CLEAR>(first_slot, slots, item % PIECES, 1, store_here);
         }
     }
 

@@ -77,15 +77,32 @@ __device__ __forceinline__ void change_span(Record* records, const Unit& unit, P
 #endif
 }
 
+#if PROBE
+__device__ __forceinline__ void end_cta(Record* records, const Stamp& now) {
+    record_end(records + blockIdx.x, KIND_CTA, now, blockIdx.x, ~0u, ~0u, ~0u, ~0u, ~0u);
+}
+#endif
+
+// The epilogue's end is the CTA's where it is all that the CTA does: one look at the clocks for both.
+__device__ __forceinline__ void end_unit_and_cta(Record* records, const Unit& unit) {
+#if PROBE
+    if (is_recorder()) {
+        const Stamp now = stamp();
+        end_at<FIXED>(records, unit, PART_EPILOGUE, KIND_EPILOGUE, now);
+        end_cta(records, now);
+    }
+#endif
+}
+
 // The partial sums of a unit that shares its tile meet; true where it then holds the tile's
 // sum and must store it.  Begins within the mac span, and ends within the epilogue's where true.
 template <int SCHEDULE_ID, typename Sums, int FLOATS>
 __device__ __forceinline__ bool meet(const Sums& sums, float (&acc)[FLOATS], const Unit& unit, const Sharing& mine,
-                                     Record* records, Shared<int>* shared_word, bool raises_now) {
+                                     Record* records, Shared<int>* shared_word) {
     if constexpr (is_cooperative(SCHEDULE_ID)) {
         change_span<SCHEDULE_ID>(records, unit, PART_MAC, KIND_MAC, PART_FIXUP);
         sums.template leave<REDUCTION == ATOMIC>(acc, mine.first_slot + (REDUCTION == ATOMIC ? 0 : mine.rank));
-        if (raises_now) sums.raise(mine.first_slot + mine.rank);
+        sums.raise(mine.first_slot + mine.rank);
         end_span<SCHEDULE_ID>(records, unit, PART_FIXUP, KIND_FIXUP);
         return false;
     }
@@ -151,24 +168,19 @@ __device__ __forceinline__ void run_units(Grid grid_of, int parts, int split_til
     const auto sums = [&] {
         return Fixup<FLOATS, THREADS>{space, static_cast<int>(threadIdx.x), static_cast<int>(gridDim.x)};
     };
-    // What this CTA left of tiles' parts may be read: said when the stores are long done, so that nobody waits for
-    // them; at once where others than this CTA add.
-    bool raised = !is_cooperative(SCHEDULE_ID) || reducers > 0;
-    const auto raise_parts = [&] {
-        for (int part = blockIdx.x; part < parts * split_tiles; part += gridDim.x) sums().raise(part);
-        raised = true;
-    };
     const auto finish = [&](const Unit& unit, const Sharing& mine) {
         if (SPLITS && mine.peers > 1) {
-            if (!meet<SCHEDULE_ID>(sums(), acc, unit, mine, records, &shared_word, raised)) return;
+            if (!meet<SCHEDULE_ID>(sums(), acc, unit, mine, records, &shared_word)) return;
         } else {
             change_span<SCHEDULE_ID>(records, unit, PART_MAC, KIND_MAC, PART_EPILOGUE);
         }
-        if (!raised) raise_parts();
         store(unit);
         // the next unit overwrites shared memory that slower warps still read; the probe waits for the last warp
         if (SCHEDULE_ID != FIXED || PROBE) __syncthreads();
-        end_span<SCHEDULE_ID>(records, unit, PART_EPILOGUE, KIND_EPILOGUE);
+        if constexpr (SCHEDULE_ID == FIXED)
+            end_unit_and_cta(records, unit);
+        else
+            end_span<SCHEDULE_ID>(records, unit, PART_EPILOGUE, KIND_EPILOGUE);
     };
     Unit unit;
     int ticket = 0;
@@ -203,13 +215,12 @@ __device__ __forceinline__ void run_units(Grid grid_of, int parts, int split_til
         }
     }
     if constexpr (is_cooperative(SCHEDULE_ID)) {
-        if (!raised) raise_parts();
+        const Plan plan = plan_of();
         const int reducer = static_cast<int>(blockIdx.x + reducers) - static_cast<int>(gridDim.x);
-        if (reducers > 0 && reducer >= 0) reduce<SCHEDULE_ID>(sums(), plan_of(), reducer, records, store_piece);
-        const int own_parts = reducers > 0 ? 0 : parts * split_tiles;
-        for (int round = 0; blockIdx.x + round * gridDim.x < own_parts; ++round) {
-            const Plan plan = plan_of();
-            next_unit(SCHEDULE_ID, plan, blockIdx.x, round, 0, &unit);
+        if (reducers > 0 && reducer >= 0) reduce<SCHEDULE_ID>(sums(), plan, reducer, records, store_piece);
+        // A part of a tile is a CTA's first unit, and the only one that is a part.
+        if (reducers == 0 && blockIdx.x < parts * split_tiles) {
+            next_unit(SCHEDULE_ID, plan, blockIdx.x, 0, 0, &unit);
             const Sharing mine = sharing_of(SCHEDULE_ID, plan, blockIdx.x, unit);
             begin_span<SCHEDULE_ID>(records, unit, PART_WAIT);
             sums().wait(mine.first_slot, mine.peers);
@@ -223,8 +234,7 @@ __device__ __forceinline__ void run_units(Grid grid_of, int parts, int split_til
     }
     if (SPLITS && (REDUCTION == ORDERED || is_cooperative(SCHEDULE_ID))) sums().end();
 #if PROBE
-    if (is_recorder())
-        record_end(records + blockIdx.x, KIND_CTA, stamp(), blockIdx.x, ~0u, ~0u, ~0u, ~0u, ~0u);
+    if (SCHEDULE_ID != FIXED && is_recorder()) end_cta(records, stamp());
 #endif
 }
 

@@ -121,12 +121,12 @@ WS_HOST_DEVICE bool next_unit(int schedule, const Plan& plan, int cta, int round
         first_index = plan.split_tiles + plan.num_ctas;
     }
     if (schedule == TAILSPLIT && plan.split_tiles > 0) {
-        const int parts = plan.split_tiles * plan.parts, index = cta + round * plan.num_ctas;
-        if (index < parts) {
-            *unit = part_of_tile(plan, index / plan.parts, index % plan.parts, index);
+        const int parts = plan.split_tiles * plan.parts;  // no more than CTAs
+        if (round == 0 && cta < parts) {
+            *unit = part_of_tile(plan, cta / plan.parts, cta % plan.parts, cta);
             return true;
         }
-        done = cta < parts ? (parts - 1 - cta) / plan.num_ctas + 1 : 0;
+        done = cta < parts ? 1 : 0;
         first_index = parts;
     }
     const int whole = schedule == DYNAMIC ? ticket : cta + (round - done) * plan.num_ctas;
