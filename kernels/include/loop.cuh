@@ -79,6 +79,12 @@ __device__ __forceinline__ void change_span(Record* records, const Unit& unit, P
 template <int SCHEDULE_ID, typename Sums, int FLOATS>
 __device__ __forceinline__ bool meet(const Sums& sums, float (&acc)[FLOATS], const Unit& unit, Record* records,
                                      int* shared_word) {
+    if constexpr (is_cooperative(SCHEDULE_ID)) {
+        change_span<SCHEDULE_ID>(records, unit, PART_MAC, KIND_MAC, PART_FIXUP);
+        sums.template leave<REDUCTION == ATOMIC>(acc, unit.first_slot + (REDUCTION == ATOMIC ? 0 : unit.rank));
+        end_span<SCHEDULE_ID>(records, unit, PART_FIXUP, KIND_FIXUP);
+        return false;
+    }
     if constexpr (REDUCTION == ATOMIC) {
         change_span<SCHEDULE_ID>(records, unit, PART_MAC, KIND_MAC, PART_FIXUP);
         const bool complete = sums.merge(acc, unit, shared_word);
@@ -88,9 +94,10 @@ __device__ __forceinline__ bool meet(const Sums& sums, float (&acc)[FLOATS], con
             end_span<SCHEDULE_ID>(records, unit, PART_FIXUP, KIND_FIXUP);
         return complete;
     }
-    if (is_cooperative(SCHEDULE_ID) || unit.rank > 0) {
+    if (unit.rank > 0) {
         change_span<SCHEDULE_ID>(records, unit, PART_MAC, KIND_MAC, PART_FIXUP);
-        sums.leave(acc, unit.first_slot + unit.rank);
+        sums.template leave<false>(acc, unit.first_slot + unit.rank);
+        sums.raise(unit.first_slot + unit.rank);
         end_span<SCHEDULE_ID>(records, unit, PART_FIXUP, KIND_FIXUP);
         return false;
     }
@@ -156,17 +163,22 @@ __device__ __forceinline__ void run_units(Grid grid_of, int parts, int split_til
         }
     }
     if constexpr (is_cooperative(SCHEDULE_ID)) {
-        for (int round = 0;; ++round) {  // the parts that this CTA left behind come first
-            if (!next_unit(SCHEDULE_ID, plan_of(), blockIdx.x, round, 0, &unit) || unit.peers == 1) break;
+        const auto left_behind = [&](int round) {  // parts of tiles are a CTA's first units
+            return next_unit(SCHEDULE_ID, plan_of(), blockIdx.x, round, 0, &unit) && unit.peers > 1;
+        };
+        for (int round = 0; left_behind(round); ++round) sums().raise(unit.first_slot + unit.rank);
+        for (int round = 0; left_behind(round); ++round) {
             begin_span<SCHEDULE_ID>(records, unit, PART_WAIT);
             sums().wait(unit.first_slot, unit.peers);
             change_span<SCHEDULE_ID>(records, unit, PART_WAIT, KIND_WAIT, PART_EPILOGUE);
-            sums().add_share(unit, [&](int part, int warp, const float(&v)[PIECE]) { store_piece(unit, part, warp, v); });
+            sums().template add_share<REDUCTION == ATOMIC>(
+                unit, REDUCTION == ATOMIC ? 1 : unit.peers,
+                [&](int part, int warp, const float(&v)[PIECE]) { store_piece(unit, part, warp, v); });
             if (PROBE) __syncthreads();
             end_span<SCHEDULE_ID>(records, unit, PART_EPILOGUE, KIND_FIXUP);
         }
     }
-    if (SPLITS && REDUCTION == ORDERED) sums().end();
+    if (SPLITS && (REDUCTION == ORDERED || is_cooperative(SCHEDULE_ID))) sums().end();
 #if PROBE
     if (is_recorder())
         record_end(records + blockIdx.x, KIND_CTA, stamp(), blockIdx.x, ~0u, ~0u, ~0u, ~0u, ~0u);

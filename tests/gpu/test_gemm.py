@@ -20,13 +20,13 @@ from wavescope.nvrtc import architecture, compile_kernel, kernel_directory
 from wavescope.operands import fill_set
 from wavescope.prepare import Prepared, graph_of, prepare
 from wavescope.problem import LAYOUTS, Problem, Tile
-from wavescope.schedule import SCHEDULES, Raster, decompose
+from wavescope.schedule import SCHEDULES, SPLIT_SCHEDULES, Raster, decompose
 from wavescope.trace import RECORD_DTYPE, Launch, Trace, spans_of_records
 from wavescope.variant import Variant
 
 SHAPE_SEED = 20261129
 SHAPES = int(os.environ.get("WAVESCOPE_SHAPES", "60"))  # for each schedule
-ATOMIC = ("splitk", "streamk", "hybrid")
+ATOMIC = tuple(SPLIT_SCHEDULES)
 RASTERS = ("row", "column", "grouped3", "grouped8")
 
 
