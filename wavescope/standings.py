@@ -34,6 +34,16 @@ class Standing:
         """The contender's."""
         return self.contender.name
 
+    @property
+    def cycles(self) -> Estimate | None:
+        """Cycles of the SM that was at work the longest: over all probed launches where timed, else of this one."""
+        if self.report is None:
+            return None
+        timing, longest = self.report.launch.timing, self.report.longest_sm_cycles
+        if timing and timing.cycles:
+            return timing.cycles
+        return None if longest is None else Estimate(float(longest), float(longest), float(longest), 1)
+
 
 def standings(found: Comparison) -> tuple[Standing, ...]:
     """Regime by regime, the contenders in their order; those that could not run are left out.

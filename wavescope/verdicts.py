@@ -28,7 +28,7 @@ LEAST_IDEAL = 1.02
 class Gain:
     """How much of what the partial last wave costs a schedule gains: `share` = (speedup - 1) / (ideal - 1).
 
-    `speedup` is in SM cycles (the longest active time of an SM) over `base`, the better of
+    `speedup` is in SM cycles (Standing.cycles) over `base`, the better of
     fixed and persistent in this comparison; `ideal` = 1 / wave efficiency of fixed in the
     same tile, an estimate.
     """
@@ -193,21 +193,19 @@ def _same_work(found: Comparison, first: Standing, own: Standing) -> str:
 
 def _gain(found: Comparison, own: Standing, here: Sequence[Standing]) -> Gain | None:
     """The share of the ideal gain, where fixed or persistent is there to compare with."""
-    cycles = _cycles(own)
-    bases = [one for one in here if runs_as(one) in ("fixed", "persistent") and _cycles(one)]
-    if cycles is None or own in bases or not bases or own.report is None:
+    mine, its = own.cycles, [(one.cycles.median, one.name) for one in here if one.cycles and _is_base(one)]
+    if mine is None or not its or own.report is None or _is_base(own):
         return None
-    base = min(bases, key=lambda one: _cycles(one) or 0)
-    tiles = found.tile.num_tiles(found.problem)
-    ideal = 1 / wave_efficiency(tiles, max(1, own.report.launch.places))
+    cycles, base = min(its)
+    ideal = 1 / wave_efficiency(found.tile.num_tiles(found.problem), max(1, own.report.launch.places))
     if ideal < LEAST_IDEAL:
         return None
-    speedup = (_cycles(base) or 0) / cycles
-    return Gain((speedup - 1) / (ideal - 1), speedup, ideal, base.name)
+    speedup = cycles / mine.median
+    return Gain((speedup - 1) / (ideal - 1), speedup, ideal, base)
 
 
-def _cycles(one: Standing) -> int | None:
-    return one.report.longest_sm_cycles if one.report else None
+def _is_base(one: Standing) -> bool:
+    return runs_as(one) in ("fixed", "persistent")
 
 
 def _gain_words(gain: Gain) -> str:

@@ -49,13 +49,21 @@ def _bars(page: Page, reports: Sequence[tuple[str, WaveReport]]) -> list[Text]:
     longest = max(report.budget.duration_ns for _, report in reports)
     lines = []
     for name, report in reports:
-        shares, reached = report.budget, 0.0
         line = Text(f"{'':{INDENT}}{name:<{label}}")
-        for state in STATES:
-            begin, reached = reached, reached + shares.terms[state].value / shares.sms / longest * room
-            line.append(page.glyphs.states[state] * (round(reached) - round(begin)), STATE_STYLES[state])
-        lines.append(line.append(f" {figures.time(shares.duration_ns)}", "dim"))
+        for state, cells in _shared_out(report.budget, room * report.budget.duration_ns / longest).items():
+            line.append(page.glyphs.states[state] * cells, STATE_STYLES[state])
+        lines.append(line.append(f" {figures.time(report.budget.duration_ns)}", "dim"))
     return lines
+
+
+def _shared_out(shares: Budget, length: float) -> dict[str, int]:
+    """Whole cells of a bar `length` long for each state; the largest remainders are rounded up."""
+    exact = {state: max(0.0, shares.share(state)) * length for state in STATES}
+    cells = {state: int(value) for state, value in exact.items()}
+    left = max(0, round(length) - sum(cells.values()))
+    for state in sorted(STATES, key=lambda name: cells[name] - exact[name])[:left]:
+        cells[state] += 1
+    return cells
 
 
 def _numbers(page: Page, reports: Sequence[tuple[str, WaveReport]], shown: Sequence[str], first: Budget) -> list[Text]:

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Sequence
 
 from rich.text import Text
 
-from wavescope.comparison import LIBRARY, SIMULATED, Comparison
+from wavescope.comparison import LIBRARY, SIMULATED, Comparison, Contender
 from wavescope.report import compare_charts, figures
 from wavescope.report.layout import INDENT, Column, Page, fitting, heading, labelled, paragraph, table
 from wavescope.report.text import verified_line
@@ -53,7 +54,7 @@ def _header(page: Page, found: Comparison) -> list[Text]:
         ("device", f"{device.name}, {device.sms} SMs, sm_{major}{minor}, up to {device.max_clock_mhz:g} MHz"),
         ("tiles", f"{figures.grouped(tiles)} of {figures.grouped(k_iters)} k_iters each, for every schedule"),
     ]
-    rows += [(one.name, _what_ran(one.name, one.ran)) for one in found.contenders if one.ran not in ("", one.name)]
+    rows += [(one.name, ran) for one in found.contenders if (ran := _what_ran(one))]
     rows += _verified(found)
     shared, own = _notes(found)
     rows += [("note", note) for note in shared]
@@ -69,10 +70,10 @@ def _labelled(page: Page, label: str, text: str) -> list[Text]:
     return labelled(page, label, text, label_width=width)
 
 
-def _what_ran(name: str, ran: str) -> str:
-    """What ran, without the schedule's name in front where the label has it."""
-    schedule, colon, rest = ran.partition(": ")
-    return rest if colon and name.startswith(schedule) else ran
+def _what_ran(one: Contender) -> str:
+    """What ran, without the schedule's name in front; nothing where that name says all."""
+    schedule, _, rest = one.ran.partition(": ")
+    return rest if re.split("[:@]", one.name)[0] == schedule else one.ran
 
 
 def _verified(found: Comparison) -> list[tuple[str, str]]:
@@ -135,7 +136,7 @@ def _columns(page: Page, here: Sequence[Standing]) -> list[Column]:
         of_report("fixup+wait", _fixup_and_wait, drop=1),
         of_report("tail", lambda report: figures.percent(report.budget.share("tail"))),
         of_report("bound", lambda report: f"{report.bound.value:.3f}", drop=6),
-        of_report("kcycles", _kilocycles, drop=2),
+        Column("kcycles", [estimate(one.cycles, 1e3, 1) for one in here], drop=2),
         of_report("MHz", lambda report: f"{report.clock.mean_mhz:.0f}" if report.clock else "", drop=5),
         Column(f"predicted {unit.name}", [_predicted(one, unit) for one in here], drop=7),
     ]
@@ -153,10 +154,6 @@ def _fixup_and_wait(report: WaveReport) -> str:
     return figures.percent(report.budget.share("fixup") + report.budget.share("wait"))
 
 
-def _kilocycles(report: WaveReport) -> str:
-    return "" if report.longest_sm_cycles is None else f"{report.longest_sm_cycles / 1e3:.1f}"
-
-
 def _predicted(one: Standing, unit: figures.TimeUnit) -> str:
     predicted = one.contender.predicted_ns
     return "" if predicted is None else unit.number(predicted, 2)
@@ -171,7 +168,7 @@ def _legend(found: Comparison, here: Sequence[Standing], titles: set[str]) -> st
     if "bound" in titles:
         said.append("bound: what perfect balance could bring at most (estimated)")
     if "kcycles" in titles:
-        said.append("kcycles: the longest active time of an SM")
+        said.append("kcycles: of the SM that was at work the longest")
     if any(title.startswith("predicted") for title in titles):
         said.append("predicted: T on the calibrated virtual device (estimated)")
     if any(one.time_ns.high > one.time_ns.low for one in here):

@@ -97,7 +97,7 @@ def table(page: Page, columns: Sequence[Column]) -> list[Text]:
     lines = []
     for number, row in enumerate(rows):
         cells = (" " * GAP).join(f"{cell:>{width}}" for cell, width in zip(row, widths, strict=True))
-        lines.append(Text(" " * INDENT + cells, "dim" if number == 0 else ""))
+        lines.append(Text((" " * INDENT + cells).rstrip(), "dim" if number == 0 else ""))
     return lines
 
 
