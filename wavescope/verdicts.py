@@ -9,7 +9,7 @@ from typing import Literal
 from wavescope.accounts import Account, Part, account
 from wavescope.comparison import SIMULATED, Comparison
 from wavescope.reasons import account_words, causes, draw_words, microseconds
-from wavescope.schedule import SPLIT_SCHEDULES, wave_efficiency
+from wavescope.schedule import DEFAULT_RASTER, SPLIT_SCHEDULES, wave_efficiency
 from wavescope.standings import Standing
 from wavescope.stats import LEAST_SAMPLES, Estimate
 
@@ -86,7 +86,7 @@ def _verdict(found: Comparison, first: Standing, own: Standing, gain: Gain | Non
         said += draw_words(named, *numbers) if outcome == "even" else account_words(between, named, *numbers)
         said += causes(first, own, named, found.source) if outcome != "even" else []
     if _comes_to(own):
-        said.append(f"{_comes_to(own)}; what differs from {runs_as(own)} is noise.")
+        said.append(f"{_comes_to(own)}; what differs from that is noise.")
     if gain and outcome != "even":
         said.append(_gain_words(gain))
     return Verdict(own.name, own.regime, outcome, tuple(part.name for part in named), between, gain, tuple(said))
@@ -176,8 +176,9 @@ def _comes_to(one: Standing) -> str | None:
     like = runs_as(one)
     if one.report is None or like is None or like == one.report.launch.schedule:
         return None
-    split = one.report.launch.schedule in SPLIT_SCHEDULES
-    return f"{'No tile is split' if split else 'Every CTA computes one tile'} here, so {one.name} runs as {like}"
+    split, raster = one.report.launch.schedule in SPLIT_SCHEDULES, one.report.launch.raster
+    why = "No tile is split" if split else "Every CTA computes one tile"
+    return f"{why} here, so {one.name} runs as {like}{f'@{raster}' if raster != DEFAULT_RASTER.name else ''}"
 
 
 def _same_work(found: Comparison, first: Standing, own: Standing) -> str:

@@ -37,7 +37,8 @@ def budgets(page: Page, here: Sequence[Standing], source: str) -> list[Text]:
     lines += _numbers(page, reports, shown, first)
     zero = [name for name in STATES if name not in shown]
     notes = [f"Nothing in: {', '.join(zero)}."] if zero else []
-    if any(report.budget.terms[name].refused for _, report in reports for name in shown):
+    terms = [report.budget.terms[name] for _, report in reports for name in shown]
+    if any(term.value and term.refused for term in terms):
         notes.append("? = the timer's error is over a tenth of the value: conclude nothing from it.")
     return lines + paragraph(page, " ".join(notes), "dim")
 
@@ -112,7 +113,7 @@ def pictures(page: Page, drawn: Sequence[tuple[Standing, Picture]], source: str)
         return []
     regime = "" if shown[0][1].launch.timing is None else f", regime {drawn[0][0].regime}"
     longest = max((report.budget.duration_ns, cells.cells.shape[1], cells.column_ns) for _, report, cells in shown)
-    title = f"SMs by time on one axis{regime}: latest end first, a column {figures.time(longest[2], 3)}"
+    title = f"SMs by time{regime}: latest end first, a column {figures.time(longest[2], 3)}"
     lines = [heading(page, title, source)]
     for name, report, cells in shown:
         lines.append(Text(f"{'':{INDENT}}{name}", "bold").append(f"  {figures.time(report.budget.duration_ns)}", "dim"))

@@ -64,6 +64,7 @@ KEYS: dict[str, str] = {
     "contenders[].predicted": "null where there is no prediction",
     "contenders[].predicted.source": "estimated: by the calibrated virtual device",
     "contenders[].predicted.time_ns": "T it predicts",
+    _BY_REGIME: "one entry a regime, empty where it did not run",
     f"{_BY_REGIME}.regime": "name of the regime",
     **_keys(f"{_BY_REGIME}.time_ns", "event time of the plain kernel, of a simulation its T", _ESTIMATE),
     **_keys(f"{_BY_REGIME}.ratio", "time of the first contender / own, paired by round", _ESTIMATE),

@@ -18,6 +18,7 @@ from wavescope.wave_report import Picture, WaveReport
 
 _LABEL = 12
 _TO_LIBRARY = f"x {LIBRARY}"
+_WIDTH = "95%"
 _OUTCOME_STYLES = {"faster": "bold green", "slower": "bold red", "even": "bold", "same work": "bold"}
 
 
@@ -30,9 +31,7 @@ def lines(
 ) -> list[Text]:
     """The whole comparison, one Text a line, none wider than the page."""
     sections = [_header(page, found)]
-    for regime in found.regimes:
-        here = [standing for standing in placed if standing.regime == regime]
-        sections.append(_standings(page, found, regime, here))
+    sections += _results(page, found, placed)
     for regime in found.regimes:
         here = [standing for standing in placed if standing.regime == regime and standing.report]
         sections.append(compare_charts.budgets(page, here, found.source))
@@ -101,17 +100,23 @@ def _notes(found: Comparison) -> tuple[list[str], list[tuple[str, str]]]:
     return shared, [(name, note) for name, notes in of_each for note in notes if note not in common]
 
 
-# --- the table of a regime
+# --- the tables
 
 
-def _standings(page: Page, found: Comparison, regime: str, here: Sequence[Standing]) -> list[Text]:
-    title = "Result" if regime == SIMULATED else f"Result, regime {regime}"
-    columns = fitting(page, _columns(page, here))
-    lines = [heading(page, title, found.source), *table(page, columns)]
+def _results(page: Page, found: Comparison, placed: Sequence[Standing]) -> list[list[Text]]:
+    """A table a regime; below the last one who did not run, and what the columns are."""
+    sections: list[list[Text]] = []
+    titles: set[str] = set()
+    for regime in found.regimes:
+        columns = fitting(page, _columns(page, [one for one in placed if one.regime == regime]))
+        titles |= {column.title for column in columns}
+        title = "Result" if regime == SIMULATED else f"Result, regime {regime}"
+        sections.append([heading(page, title, found.source), *table(page, columns)])
     for one in found.contenders:
         if one.unavailable:
-            lines += paragraph(page, f"{one.name} did not run: {one.unavailable}.", "yellow")
-    return lines + paragraph(page, _legend(found, here, {column.title for column in columns}), "dim")
+            sections[-1] += paragraph(page, f"{one.name} did not run: {one.unavailable}.", "yellow")
+    sections[-1] += paragraph(page, _legend(found, titles), "dim")
+    return sections
 
 
 def _columns(page: Page, here: Sequence[Standing]) -> list[Column]:
@@ -122,32 +127,29 @@ def _columns(page: Page, here: Sequence[Standing]) -> list[Column]:
     def of_report(title: str, cell: Callable[[WaveReport], str], drop: int = 0) -> Column:
         return Column(title, [cell(one.report) if one.report else "" for one in here], drop)
 
-    def estimate(value: Estimate | None, scale: float, decimals: int) -> str:
-        return "" if value is None else _spread(page, value, scale, decimals)
-
     columns = [
         Column("schedule".ljust(wide), [one.name.ljust(wide) for one in here]),
-        Column(f"time {unit.name}", [estimate(one.time_ns, unit.ns, 2) for one in here]),
-        Column("TFLOP/s", [f"{one.tflops:.1f}" for one in here], drop=4),
-        Column("speed", [estimate(one.ratio, 1.0, 3) for one in here]),
-        Column(_TO_LIBRARY, [estimate(one.library_ratio, 1.0, 3) for one in here], drop=3),
-        of_report("units", lambda report: figures.grouped(report.waves.num_units), drop=8),
+        Column(f"time {unit.name}", [unit.number(one.time_ns.median, 2) for one in here]),
+        Column(_WIDTH, [_half(page, one.time_ns, unit.ns, 2) for one in here], drop=4),
+        Column("TFLOP/s", [f"{one.tflops:.1f}" for one in here], drop=5),
+        Column("speed", [f"{one.ratio.median:.3f} {_half(page, one.ratio, 1.0, 3)}".rstrip() for one in here]),
+        Column(_TO_LIBRARY, [f"{one.library_ratio.median:.3f}" if one.library_ratio else "" for one in here], drop=2),
+        of_report("units", lambda report: figures.grouped(report.waves.num_units), drop=9),
         of_report("busy", lambda report: figures.percent(report.budget.not_idle.value / report.budget.total_ns)),
         of_report("fixup+wait", _fixup_and_wait, drop=1),
         of_report("tail", lambda report: figures.percent(report.budget.share("tail"))),
-        of_report("bound", lambda report: f"{report.bound.value:.3f}", drop=6),
-        Column("kcycles", [estimate(one.cycles, 1e3, 1) for one in here], drop=2),
-        of_report("MHz", lambda report: f"{report.clock.mean_mhz:.0f}" if report.clock else "", drop=5),
-        Column(f"predicted {unit.name}", [_predicted(one, unit) for one in here], drop=7),
+        of_report("bound", lambda report: f"{report.bound.value:.3f}", drop=7),
+        Column("kcycles", [f"{one.cycles.median / 1e3:.1f}" if one.cycles else "" for one in here], drop=3),
+        of_report("MHz", lambda report: f"{report.clock.mean_mhz:.0f}" if report.clock else "", drop=6),
+        Column(f"predicted {unit.name}", [_predicted(one, unit) for one in here], drop=8),
     ]
     return [column for column in columns if any(cell.strip() for cell in column.cells)]
 
 
-def _spread(page: Page, value: Estimate, scale: float, decimals: int) -> str:
-    """A median and the wider side of its interval, in units of `scale`; an exact value alone."""
+def _half(page: Page, value: Estimate, scale: float, decimals: int) -> str:
+    """The wider side of an interval, in units of `scale`; nothing of an exact value."""
     wider = max(value.high - value.median, value.median - value.low) / scale
-    shown = f"{value.median / scale:.{decimals}f}"
-    return f"{shown} {page.glyphs.plus_minus}{wider:.{decimals}f}" if value.high > value.low else shown
+    return f"{page.glyphs.plus_minus}{wider:.{decimals}f}" if value.high > value.low else ""
 
 
 def _fixup_and_wait(report: WaveReport) -> str:
@@ -159,7 +161,7 @@ def _predicted(one: Standing, unit: figures.TimeUnit) -> str:
     return "" if predicted is None else unit.number(predicted, 2)
 
 
-def _legend(found: Comparison, here: Sequence[Standing], titles: set[str]) -> str:
+def _legend(found: Comparison, titles: set[str]) -> str:
     """What the columns are, of those that are there."""
     said = [f"speed: time of {found.first.name} / own"]
     if _TO_LIBRARY in titles:
@@ -171,7 +173,7 @@ def _legend(found: Comparison, here: Sequence[Standing], titles: set[str]) -> st
         said.append("kcycles: of the SM that was at work the longest")
     if any(title.startswith("predicted") for title in titles):
         said.append("predicted: T on the calibrated virtual device (estimated)")
-    if any(one.time_ns.high > one.time_ns.low for one in here):
+    if found.source == "measured":
         said.append("medians with the wider side of their 95% interval")
     return "; ".join(said) + "."
 
@@ -180,13 +182,16 @@ def _legend(found: Comparison, here: Sequence[Standing], titles: set[str]) -> st
 
 
 def _verdicts(page: Page, said: Sequence[Verdict]) -> list[Text]:
-    """A paragraph a verdict, its outcome first."""
+    """A paragraph a verdict, its outcome first, contender by contender; what two regimes share is said once."""
     if not said:
         return []
     result = [heading(page, "Verdict" if len(said) == 1 else "Verdicts")]
-    for verdict in said:
-        first, *others = verdict.sentences
-        result += paragraph(page, first, _OUTCOME_STYLES[verdict.outcome])
-        for sentence in others:
-            result += paragraph(page, sentence, indent=2 * INDENT)
+    for name in dict.fromkeys(verdict.contender for verdict in said):
+        printed: set[str] = set()
+        for verdict in (verdict for verdict in said if verdict.contender == name):
+            first, *others = verdict.sentences
+            result += paragraph(page, first, _OUTCOME_STYLES[verdict.outcome])
+            for sentence in others:
+                result += paragraph(page, sentence, indent=2 * INDENT) if sentence not in printed else []
+            printed |= set(others)
     return result
