@@ -8,9 +8,10 @@ from itertools import product
 
 import numpy as np
 
+from wavescope.jobs import Jobs, independent_jobs
 from wavescope.launch_costs import RecordedLaunch
 from wavescope.least_squares import FloatArray, bounded, separable
-from wavescope.list_schedule import IntArray, UnitCosts
+from wavescope.list_schedule import JobCosts
 from wavescope.shared_schedule import occupy_shared
 from wavescope.sharing import epilogue_speeds, main_loop_speeds
 from wavescope.sm_profiles import SmProfile, sm_profiles
@@ -60,7 +61,7 @@ class _Case:
     epilogue: FloatArray
     latency_before: FloatArray
     latency_after: FloatArray
-    following: IntArray | None = field(repr=False)
+    jobs: Jobs = field(repr=False)
 
 
 def fit_shared(
@@ -139,22 +140,27 @@ def _case(profile: SmProfile, share: float, most: int, latencies: dict[str, floa
         epilogue=stores * latencies["epilogue_cycles"],
         latency_before=np.where(first, prologue, between + prologue * dispatched),
         latency_after=np.full(len(rounds), latencies["exit_cycles"] * dispatched),
-        following=None if dispatched else np.array([index.get((cta, nth + 1), -1) for cta, nth in rounds]),
+        jobs=independent_jobs(
+            len(rounds),
+            places,
+            None if dispatched else np.array([index.get((cta, nth + 1), -1) for cta, nth in rounds]),
+        ),
     )
 
 
 def _residuals(case: _Case, values: dict[str, float], full: int) -> FloatArray:
     """Simulated less recorded ends of main loops and units, weighted."""
     mac = case.k_iters * values["cycles_per_k_iter"] + values["fixed_cycles"] + case.cold * values["cold_cycles"]
+    nothing = np.zeros_like(mac)
     occupied = occupy_shared(
-        UnitCosts(np.zeros_like(mac), case.latency_before, mac, case.epilogue, case.latency_after),
+        JobCosts(nothing, case.latency_before, mac, nothing, nothing, case.epilogue, case.latency_after),
+        case.jobs,
         np.zeros(case.places, np.int64),
         np.zeros(1),
         np.ones(1),
-        case.following,
         main_loop_speeds(case.places, full, values["sharing"], values["seniority"]),
         epilogue_speeds(case.places, full),
     )
-    ends = np.concatenate([np.sort(occupied.mac_end), np.sort(occupied.epilogue_end)])
+    ends = np.concatenate([np.sort(occupied.mac_end), np.sort(occupied.stored)])
     off: FloatArray = ends - np.concatenate([case.profile.mac_end, case.profile.unit_end])
     return off * case.weight
