@@ -142,6 +142,7 @@ def test_a_simulation_says_so_first_and_its_shared_notes_once() -> None:
     headings = [line for line in lines if line.startswith("── ")]
     assert [line.split()[-2] for line in headings[:-1]] == ["simulated"] * (len(headings) - 1)
     assert joined(lines).count("unit costs as recorded") == 1
+    assert "note tailsplit: " in joined(lines)  # what the simulation knows less well of it alone
     assert "verified" not in joined(lines)
     assert "cublas did not run: cublas runs on a GPU only" in joined(lines)
     verdict = section(lines, "Verdicts")

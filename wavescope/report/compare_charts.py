@@ -87,12 +87,14 @@ def _numbers(page: Page, reports: Sequence[tuple[str, WaveReport]], shown: Seque
 def _cell(shares: Budget, state: str, unit: figures.TimeUnit, first: Budget) -> str:
     """SM time over SMs, and its share of the first one's S * T."""
     if state == _SUM:
-        return f"{unit.number(shares.duration_ns, 2)} {figures.percent(shares.total_ns / first.total_ns):>6} "
+        return (
+            f"{unit.number(shares.duration_ns, unit.decimals)} {figures.percent(shares.total_ns / first.total_ns):>6} "
+        )
     term = shares.terms[state]
     if not term.value:
         return "- "
     share = figures.percent(term.value / first.total_ns)
-    return f"{unit.number(term.value / shares.sms, 2)} {share:>6}{'?' if term.refused else ' '}"
+    return f"{unit.number(term.value / shares.sms, unit.decimals)} {share:>6}{'?' if term.refused else ' '}"
 
 
 def picture_size(width: int, sms: int, pictures: int) -> tuple[int, int]:

@@ -13,6 +13,7 @@ from wavescope.report.layout import INDENT, Column, Page, fitting, heading, labe
 from wavescope.report.text import verified_line
 from wavescope.standings import Standing
 from wavescope.stats import Estimate
+from wavescope.trace import SIMULATED_BECAUSE
 from wavescope.verdicts import Verdict
 from wavescope.wave_report import Picture, WaveReport
 
@@ -55,9 +56,7 @@ def _header(page: Page, found: Comparison) -> list[Text]:
     ]
     rows += [(one.name, ran) for one in found.contenders if (ran := _what_ran(one))]
     rows += _verified(found)
-    shared, own = _notes(found)
-    rows += [("note", note) for note in shared]
-    rows += [("note", f"{name}: {note}") for name, note in own]
+    rows += [("note", note) for note in _notes(found)]
     for label, text in rows:
         result += _labelled(page, label, text)
     return result
@@ -86,18 +85,18 @@ def _verified(found: Comparison) -> list[tuple[str, str]]:
     return [("verified", words if everybody else f"{', '.join(names)}: {words}") for words, names in by_words.items()]
 
 
-def _notes(found: Comparison) -> tuple[list[str], list[tuple[str, str]]]:
-    """Notes of all contenders' launches, and those of some, by contender."""
-    of_each: list[tuple[str, list[str]]] = []
+def _notes(found: Comparison) -> list[str]:
+    """Remarks on the contenders: those of every trace, then those of some, with their names in front."""
+    by_note: dict[str, list[str]] = {}
     for one in found.contenders:
         launches = one.trace.launches if one.trace else ()
-        skipped = (f"compared as {one.name}", f"simulated because {found.reason}")
-        notes = [note for launch in launches for note in launch.notes if note not in skipped]
-        of_each.append((one.name, list(dict.fromkeys([*notes, *one.notes]))))
-    traced = [set(notes) for name, notes in of_each if any(one.name == name and one.trace for one in found.contenders)]
-    common = set.intersection(*traced) if traced else set()
-    shared = [note for note in dict.fromkeys(note for _, notes in of_each for note in notes) if note in common]
-    return shared, [(name, note) for name, notes in of_each for note in notes if note not in common]
+        said_above = (f"compared as {one.name}", f"{SIMULATED_BECAUSE}{found.reason}")
+        for note in dict.fromkeys([*(note for launch in launches for note in launch.notes), *one.notes]):
+            if note not in said_above:
+                by_note.setdefault(note, []).append(one.name)
+    traced = {one.name for one in found.contenders if one.trace}
+    shared = [note for note, names in by_note.items() if traced <= set(names)]
+    return shared + [f"{', '.join(names)}: {note}" for note, names in by_note.items() if note not in shared]
 
 
 # --- the tables
@@ -129,8 +128,8 @@ def _columns(page: Page, here: Sequence[Standing]) -> list[Column]:
 
     columns = [
         Column("schedule".ljust(wide), [one.name.ljust(wide) for one in here]),
-        Column(f"time {unit.name}", [unit.number(one.time_ns.median, 2) for one in here]),
-        Column(_WIDTH, [_half(page, one.time_ns, unit.ns, 2) for one in here], drop=4),
+        Column(f"time {unit.name}", [unit.number(one.time_ns.median, unit.decimals) for one in here]),
+        Column(_WIDTH, [_half(page, one.time_ns, unit.ns, unit.decimals) for one in here], drop=4),
         Column("TFLOP/s", [f"{one.tflops:.1f}" for one in here], drop=5),
         Column("speed", [f"{one.ratio.median:.3f} {_half(page, one.ratio, 1.0, 3)}".rstrip() for one in here]),
         Column(_TO_LIBRARY, [f"{one.library_ratio.median:.3f}" if one.library_ratio else "" for one in here], drop=2),
@@ -158,7 +157,7 @@ def _fixup_and_wait(report: WaveReport) -> str:
 
 def _predicted(one: Standing, unit: figures.TimeUnit) -> str:
     predicted = one.contender.predicted_ns
-    return "" if predicted is None else unit.number(predicted, 2)
+    return "" if predicted is None else unit.number(predicted, unit.decimals)
 
 
 def _legend(found: Comparison, titles: set[str]) -> str:
