@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -13,6 +14,7 @@ from wavescope.calibration import ESTIMATED, UNSEEN, Calibration
 from wavescope.device import Device
 from wavescope.errors import UsageError
 from wavescope.fit_shared import fit_shared
+from wavescope.fit_slowdown import fit_slowdown
 from wavescope.fixup_costs import estimated_fixup_cycles
 from wavescope.launch_costs import (
     RecordedLaunch,
@@ -38,6 +40,7 @@ _Key = tuple[str, Tile, Dtype, str, int]  # kernel, tile, dtype, device, CTAs pe
 _MAX_IDLE_GAIN = 0.9
 _ENOUGH_IDLE = 0.25  # share of SMs without a unit from which on the clock without any is extrapolated
 _ENOUGH_SMS = 5  # equal SMs from which a spread is taken
+_LISTED = 6  # numbers of k_iters
 _STATIC = ("persistent", "streamk", "hybrid", "tailsplit")  # CTAs that take their units without asking
 
 
@@ -73,14 +76,15 @@ def _key(launch: Launch, device: Device) -> _Key:
     return launch.kernel, launch.tile, launch.problem.dtype, device.name, launch.ctas_per_sm
 
 
-def fit(traces: Sequence[Trace]) -> Calibration:
+def fit(traces: Sequence[Trace], near: Calibration | None = None) -> Calibration:
     """The costs that explain the traces' spans best; every launch counts alike.
 
     The main loop's cycles are fitted by least squares of relative residuals, with several
     CTAs an SM by simulating each SM (fit_shared.py); the other costs are medians.  What
     the launches do not tell apart (fixed costs where all units have equal k_iters, say)
     stays in cycles_per_k_iter, and `source` says so.  Partial sums that no launch shows
-    are estimated (fixup_costs.py).
+    are estimated (fixup_costs.py).  `near`: a fit on about the same launches, which saves
+    time.
 
     Raises: UsageError without launches, for launches of different kernels, tiles,
     dtypes, devices or CTAs per SM, and for spans that do not say their k_iters.
@@ -97,17 +101,17 @@ def fit(traces: Sequence[Trace]) -> Calibration:
     if ctas_per_sm == 1:
         costs, missing = _main_loop_alone(recorded)
     elif whole:
-        costs, missing = fit_shared(whole, ctas_per_sm, latencies)
-        costs["idle_gain"] = 0.0
-        costs["stream_slowdown"], told = _slowdown(recorded, costs)
-        missing += [] if told else ["stream_slowdown"]
+        costs, missing = fit_shared(whole, ctas_per_sm, latencies, near)
+        costs |= {"idle_gain": 0.0, "stream_slowdown": 0.0}
+        staggered = any(one.is_staggered.any() for one in recorded)
+        missing += [] if staggered else ["stream_slowdown"]
     else:  # CTAs that wait for one another on other SMs: no SM can be simulated by itself
         costs, missing = _main_loop_alone(recorded)
         costs["idle_gain"] = 0.0
         missing += ["sharing", "seniority"]
     values: dict[str, Any] = {**costs, **latencies, **fixups}
     clock, idle_clock = _clocks(recorded)
-    return Calibration(
+    fitted = Calibration(
         kernel=kernel,
         tile=tile,
         dtype=dtype,
@@ -121,6 +125,8 @@ def fit(traces: Sequence[Trace]) -> Calibration:
         noise=_noise(whole or recorded),
         source=_source(recorded, missing + unseen, estimated),
     )
+    slowdown = fit_slowdown(recorded, fitted) if ctas_per_sm > 1 and whole else None
+    return fitted if slowdown is None else replace(fitted, stream_slowdown=slowdown)
 
 
 def _main_loop_alone(recorded: Sequence[RecordedLaunch]) -> tuple[dict[str, float], list[str]]:
@@ -141,24 +147,6 @@ def _main_loop_alone(recorded: Sequence[RecordedLaunch]) -> tuple[dict[str, floa
     costs["idle_gain"] = min(costs["idle_gain"] / costs["cycles_per_k_iter"], _MAX_IDLE_GAIN)
     costs["stream_slowdown"] /= costs["cycles_per_k_iter"]
     return {**costs, "sharing": 1.0, "seniority": 0.0}, [name for name in columns if name not in found]
-
-
-def _slowdown(recorded: Sequence[RecordedLaunch], costs: dict[str, float]) -> tuple[float, bool]:
-    """How much longer k_iters of staggered units take on full SMs, and whether any launch shows it: a median.
-
-    Only launches that fill all places count, and the mean of their units: which of an
-    SM's CTAs gets ahead does not matter then.
-    """
-    found = []
-    for one in recorded:
-        mine = one.is_staggered
-        if not mine.any() or one.launch.grid < one.launch.places:
-            continue
-        work = costs["cycles_per_k_iter"] * float(one.k_iters[mine].sum())
-        once = costs["fixed_cycles"] * np.count_nonzero(mine)
-        once += costs["cold_cycles"] * np.count_nonzero(mine & one.is_cold)
-        found.append(max(0.0, (float(one.cycles[mine].sum()) - once) / work - 1))
-    return (float(np.median(found)) if found else 0.0), bool(found)
 
 
 def _fixups(recorded: Sequence[RecordedLaunch], tile: Tile, ctas_per_sm: int) -> tuple[dict[str, float], list[str]]:
@@ -222,7 +210,8 @@ def _noise(recorded: Sequence[RecordedLaunch]) -> float:
 def _source(recorded: Sequence[RecordedLaunch], missing: Sequence[str], estimated: Sequence[str]) -> str:
     k_iters = np.unique(np.concatenate([one.k_iters for one in recorded]))
     num_units = sum(len(one.units) for one in recorded)
-    text = f"{len(recorded)} launches, {num_units} units of {', '.join(map(str, k_iters))} k_iters"
+    sizes = ", ".join(map(str, k_iters)) if len(k_iters) <= _LISTED else f"{k_iters.min()} to {k_iters.max()}"
+    text = f"{len(recorded)} launches, {num_units} units of {sizes} k_iters"
     if all(one.launch.source == "simulated" for one in recorded):
         text += " (simulated)"
     if not any((one.spans.kind == Kind.MAC).any() for one in recorded):

@@ -17,7 +17,9 @@ from typing import Any
 from wavescope.device import Device, known_device
 from wavescope.errors import UsageError
 from wavescope.grid_model import GridModel
-from wavescope.problem import DTYPE_BYTES, Dtype, Tile
+from wavescope.kernels import facts
+from wavescope.occupancy import Resources, require_fit
+from wavescope.problem import DTYPE_BYTES, Dtype, Problem, Tile
 from wavescope.rates import kernel_flop_per_clock
 
 SIGNIFICANT_DIGITS = 5
@@ -200,6 +202,18 @@ def lookup(
         ),
     )
     return _scaled(nearest, kernel, tile, dtype, device)
+
+
+def model_for(kernel: str, tile: Tile, dtype: Dtype, device: Device, ctas_per_sm: int = 1) -> GridModel:
+    """The grid-size model of a kernel's tile on a device, in cycles; raises as `lookup`."""
+    return lookup(kernel, tile, dtype, device, ctas_per_sm).grid_model
+
+
+def model_of(problem: Problem, tile: Tile, device: Device, most_ctas: int | None = None) -> GridModel:
+    """The same for a problem's kernel, with as many CTAs an SM as fit; raises as kernels.facts and require_fit."""
+    need = facts(problem, tile, device, most_ctas)
+    fit = require_fit(f"tile {tile}", Resources(need.threads, need.registers, need.shared_bytes), device)
+    return model_for(need.kernel, tile, problem.dtype, device, fit.count)
 
 
 def _macs(tile: Tile) -> int:

@@ -8,6 +8,7 @@ from itertools import product
 
 import numpy as np
 
+from wavescope.calibration import Calibration
 from wavescope.jobs import Jobs, independent_jobs
 from wavescope.launch_costs import RecordedLaunch
 from wavescope.least_squares import FloatArray, bounded, separable
@@ -65,14 +66,14 @@ class _Case:
 
 
 def fit_shared(
-    recorded: Sequence[RecordedLaunch], ctas_per_sm: int, latencies: dict[str, float]
+    recorded: Sequence[RecordedLaunch], ctas_per_sm: int, latencies: dict[str, float], near: Calibration | None = None
 ) -> tuple[dict[str, float], list[str]]:
     """cycles_per_k_iter, fixed_cycles, cold_cycles, sharing and seniority, and the names of those not seen.
 
     Every launch's SMs are run through the simulation's own scheduling, one at a time, and
     the times at which main loops and units end are compared in order of time, as shares
     of the SM's whole time; least squares, every launch alike.  `latencies` are the other
-    costs of a Calibration.
+    costs of a Calibration.  `near`: costs to descend from, where they are about known.
     """
     cases = [case for one in recorded for case in _cases(one, latencies)]
     per_k_iter = _full_speed(cases)
@@ -89,11 +90,15 @@ def fit_shared(
     def misfit(values: FloatArray) -> float:
         return float(np.linalg.norm(residuals(values)))
 
-    # a descent ends in the next hollow, and there are several: begin one for each seniority
-    grid = [np.array(start) for start in product(*(one.starts for one in _PARAMETERS))]
-    starts = [
-        min((one for one in grid if one[_SENIORITY] == value), key=misfit) for value in _PARAMETERS[_SENIORITY].starts
-    ]
+    if near is not None:
+        known = [getattr(near, one.name) / unit for one, unit in zip(_PARAMETERS, units, strict=True)]
+        starts = [np.clip(known, low, high)]
+    else:  # a descent ends in the next hollow, and there are several: begin one for each seniority
+        grid = [np.array(start) for start in product(*(one.starts for one in _PARAMETERS))]
+        starts = [
+            min((one for one in grid if one[_SENIORITY] == value), key=misfit)
+            for value in _PARAMETERS[_SENIORITY].starts
+        ]
     seen = np.any([separable(residuals, start, high) for start in starts], axis=0)
     found = min((bounded(residuals, np.where(seen, start, unseen), low, high, seen) for start in starts), key=misfit)
     # where all CTAs of an SM end together, say, nobody is ever alone: what then changes nothing was not seen

@@ -22,7 +22,8 @@ class Jobs:
     Where all parts of a cut tile add a share of it, those shares are jobs too, after all
     units.  `unit` is the unit a job belongs to, by its position.  `first` is the job that
     each resident CTA begins with, `following` the one its CTA does next (NULL after its
-    last); None where the hardware or a queue hands jobs out in their order.
+    last); None where the hardware or a queue hands jobs out in their order.  `resident`
+    is True where CTAs do job after job, False where each job is a CTA.
 
     `tile` numbers the cut tiles (NULL: not cut).  A job that `leaves` a partial sum is
     done with that, but for the last of `last_of` to do so (0: for nobody).  A job goes on
@@ -33,6 +34,7 @@ class Jobs:
     unit: IntColumn
     first: IntColumn
     following: IntColumn | None
+    resident: bool
     tile: IntColumn
     leaves: Mask
     needs: IntColumn
@@ -55,6 +57,7 @@ def independent_jobs(count: int, places: int, following: IntColumn | None = None
         unit=np.arange(count),
         first=np.arange(places),
         following=following,
+        resident=following is not None,
         tile=nothing + NULL,
         leaves=nothing > 0,
         needs=nothing,
@@ -90,6 +93,7 @@ def jobs_of(schedule: Schedule, places: int, reduction: Reduction) -> Jobs:
         unit=unit,
         first=first,
         following=following,
+        resident=schedule.dispatch != "hardware",
         tile=np.where(cut[unit], schedule.first_slot[unit], NULL).astype(np.int64),
         leaves=leaves,
         needs=np.where(waits, others, 0),

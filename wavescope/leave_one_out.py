@@ -34,16 +34,18 @@ class Prediction:
         return self.predicted_ns / self.measured_ns - 1
 
 
-def leave_one_out(traces: Sequence[Trace]) -> Iterator[Prediction]:
+def leave_one_out(traces: Sequence[Trace], all_fitted: Calibration | None = None) -> Iterator[Prediction]:
     """Predict each launch of one kernel, tile, dtype, device and CTAs per SM from all others; none where there is one.
 
+    `all_fitted`: the fit on all of them, where it is known already.
     Raises: as calibrate.fit; UsageError for launches of kernels that are not wavescope's own.
     """
     alone = each_launch(traces)
     if len(alone) < 2:
         return
+    fitted = fit(alone) if all_fitted is None else all_fitted
     for index, left_out in enumerate(alone):
-        yield predict(left_out, fit([*alone[:index], *alone[index + 1 :]]))
+        yield predict(left_out, fit([*alone[:index], *alone[index + 1 :]], near=fitted))
 
 
 def predict(trace: Trace, calibration: Calibration) -> Prediction:

@@ -62,8 +62,8 @@ def occupy_shared(
     Main loops run at mac_speeds[n][rank], n being those of their SM; epilogues, and
     leaving and adding partial sums, at store_speeds[n], n being all of these (sharing.py).
     What comes before and after takes its cycles whoever else is there; a CTA that waits
-    leaves the SM to the others.  Places with jobs.following are as old as their index
-    says; without it each job is a CTA, younger than all that began before.
+    leaves the SM to the others.  A resident CTA is as old as its place's index says;
+    where each job is a CTA, it is younger than all that began before.
 
     Raises: IntegrityError where jobs wait for what nobody leaves.
     """
@@ -104,7 +104,7 @@ class _Run:
         for index, (job, sm) in enumerate(zip(self.jobs.first.tolist(), self.first_sm.tolist(), strict=True)):
             here = self.sms[sm]
             self.place[job], self.begin[job] = index, here.now
-            age = index if self.following else job
+            age = index if self.jobs.resident else job
             heappush(here.waiting, (here.now + self.before[job], age, _Work(age, job)))
         events = [self._next(here) for here in self.sms if here.waiting]
         heapify(events)
@@ -230,7 +230,7 @@ class _Run:
             self.taken += 1
             self.place[following], self.begin[following] = self.place[job], here.now + self.after[job]
             work.job = following
-            if not self.following:
+            if not self.jobs.resident:
                 work.age = following
             heappush(here.waiting, (self.begin[following] + self.before[following], work.age, work))
         return freed

@@ -139,8 +139,12 @@ def record(work: Work, target: Target, regimes: Sequence[str], repeat: int, seco
         from wavescope.virtual import run
 
         return run(*what, target.device, reason=target.reason, most_ctas=work.most_ctas, seed=work.seed)
+    from wavescope.calibration import model_of
+    from wavescope.grid_model import UNCALIBRATED
     from wavescope.measure import measure
+    from wavescope.schedule import SPLIT_SCHEDULES
 
+    splits = work.variant.schedule in SPLIT_SCHEDULES
     return measure(
         *what,
         target.cuda_index,
@@ -150,4 +154,5 @@ def record(work: Work, target: Target, regimes: Sequence[str], repeat: int, seco
         most_ctas=work.most_ctas,
         seed=work.seed,
         progress=note,
+        model=model_of(*what[:2], target.device, work.most_ctas) if splits else UNCALIBRATED,
     )
