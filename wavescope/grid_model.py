@@ -16,25 +16,34 @@ SPARE_COST = 0.2
 MAX_TAIL_PARTS = 32  # CTAs that wait for one another: few, so that they are resident together
 
 
+def in_step(total: int, k_iters: int, grid: int) -> bool:
+    """True where `grid` equal shares of all k_iters are whole tiles, or equal parts of one: all at the same k."""
+    share, rest = divmod(total, grid)
+    return rest == 0 and (share % k_iters == 0 or k_iters % share == 0)
+
+
 @dataclass(frozen=True)
 class GridModel:
     """Costs of one CTA, in any one unit of time.
 
     `a` once for each unit (pipeline fill, storing the tile), `b` once where a tile is
     split (a partial sum written), `c` for each k_iter, `d` for each partial sum read and
-    added.
+    added.  Beyond the paper: `staggered` is how much more a k_iter costs, relatively,
+    where CTAs that run side by side are at different k and share no reads.
     """
 
     a: float
     b: float
     c: float
     d: float
+    staggered: float = 0.0
 
     def grid_time(self, tiles: int, k_iters: int, grid: int) -> float:
         """Basic Stream-K: all k_iters shared evenly over `grid` CTAs."""
         iters = -(-tiles * k_iters // grid)
         peers = -(-k_iters // iters)
-        return self.a + self.b * (peers > 1) + self.c * iters + self.d * (peers - 1)
+        slower = 0.0 if in_step(tiles * k_iters, k_iters, grid) else self.staggered
+        return self.a + self.b * (peers > 1) + self.c * (1 + slower) * iters + self.d * (peers - 1)
 
     def splits_time(self, tiles: int, k_iters: int, splits: int, places: int) -> float:
         """Split-K: every tile cut into `splits`, whose owner adds the partial sums one after the other."""

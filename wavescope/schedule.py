@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from wavescope import cuts
 from wavescope.errors import ShapeError, UsageError
-from wavescope.grid_model import MAX_TAIL_PARTS, UNCALIBRATED, GridModel
+from wavescope.grid_model import MAX_TAIL_PARTS, UNCALIBRATED, GridModel, in_step
 from wavescope.problem import MAX_UNITS, Problem, Tile
 
 ScheduleName = Literal["fixed", "persistent", "dynamic", "splitk", "streamk", "hybrid", "tailsplit"]
@@ -130,6 +130,21 @@ class Schedule:
         """True where the unit leaves its partial sum in the workspace."""
         writers: NDArray[np.bool_] = (self.peers > 1) & ((self.rank > 0) | self.is_cooperative)
         return writers
+
+    @property
+    def is_staggered(self) -> NDArray[np.bool_]:
+        """True where CTAs that run side by side are at different k, so that they share no reads.
+
+        The shares of Stream-K, unless all of them are whole tiles or equal parts of one.
+        H200, 2026-11: in step two CTAs share each read, staggered none does, and k_iters
+        take up to 1.5 times as long (128x256 and 128x128 tiles at 2304 x 2304 x 4096).
+        """
+        shared = self.unit < self.split_tiles + self.num_ctas
+        if self.name not in ("streamk", "hybrid") or not self.split_tiles:
+            return shared & False
+        k_iters = self.tile.k_iters(self.problem)
+        staggered: NDArray[np.bool_] = shared & (not in_step(self.split_tiles * k_iters, k_iters, self.num_ctas))
+        return staggered
 
     @property
     def in_words(self) -> str:
