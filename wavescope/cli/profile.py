@@ -98,7 +98,7 @@ def profile(
         None if ctas_per_sm is None else whole_number("--ctas-per-sm", ctas_per_sm, most=MAX_CTAS_PER_SM, example=1)
     )
     number = whole_number("--seed", seed, least=0, most=MAX_SEED, example=0)
-    problem = Problem(rows, columns, depth, _one_of("--dtype", dtype, DTYPES), _one_of("--layout", layout, LAYOUTS))
+    problem = Problem(rows, columns, depth, one_of("--dtype", dtype, DTYPES), one_of("--layout", layout, LAYOUTS))
     asked = None if tile is None else Tile.parse(tile)
     wanted = outputs(json=json, csv=csv, fail_under=fail_under, trace=output)
 
@@ -107,7 +107,7 @@ def profile(
     from wavescope.variant import Variant
 
     variant = Variant.parse(schedule, Raster(raster))
-    how = _one_of("--regime", regime, REGIMES)
+    how = one_of("--regime", regime, REGIMES)
     target = choose(device)
     if target.cuda_index is None and json:
         note(f"simulated because {target.reason}")
@@ -160,7 +160,7 @@ def record(work: Work, target: Target, regimes: Sequence[str], repeat: int, seco
     )
 
 
-def _one_of(option: str, value: str, known: tuple[Name, ...]) -> Name:
+def one_of(option: str, value: str, known: tuple[Name, ...]) -> Name:
     """The value, where it is one of the known ones.
 
     Raises: UsageError naming the option, the value and what there is.
