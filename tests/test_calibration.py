@@ -11,7 +11,8 @@ import pytest
 from tests.recorded import triton_matmul
 from tests.synthetic import DEVICE, Span, trace_from
 from wavescope.calibrate import fit, fit_all
-from wavescope.calibration import Calibration, lookup, parse, render, table
+from wavescope.calibration import lookup, table
+from wavescope.calibration_row import Calibration, parse, render
 from wavescope.device import virtual_device
 from wavescope.errors import UsageError
 from wavescope.problem import Problem, Tile
@@ -223,7 +224,8 @@ def test_each_kernel_gets_its_row() -> None:
 
 
 def test_csv_round_trip() -> None:
-    assert parse(render([ROW, replace(ROW, source='a "b", c')])) == (ROW, replace(ROW, source='a "b", c'))
+    other = replace(ROW, device="Other GPU", source='a "b", c')
+    assert parse(render([ROW, other]), "x.csv") == (ROW, other)
     assert render([replace(ROW, noise=0.123456789)]).splitlines()[1].split(",")[-2] == "0.12346"
 
 

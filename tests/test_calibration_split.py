@@ -9,7 +9,8 @@ from tests.synthetic import Span, trace_from
 from tests.test_calibration import H200, ROW, SHARED, TILE
 from tests.test_calibration import run as run_whole
 from wavescope.calibrate import fit
-from wavescope.calibration import Calibration, lookup, model_for, model_of, table
+from wavescope.calibration import lookup, model_for, model_of, table
+from wavescope.calibration_row import Calibration
 from wavescope.errors import UsageError
 from wavescope.fixup_costs import estimated_fixup_cycles
 from wavescope.grid_model import GridModel

@@ -184,6 +184,7 @@ def test_doctor_names_what_is_missing_and_the_way_out(
         nvrtc.cache_directory.cache_clear()
     findings = {entry["what"]: entry for entry in json.loads(capsys.readouterr().out)["findings"]}
     assert findings["profile and report"]["state"] == "ok"
+    assert findings["calibration"]["detail"] == "the shipped one"
     assert (findings["cupy"]["state"], findings["cupy"]["way_out"]) == ("missing", cuda_device.INSTALL)
     assert findings["cubin cache"]["state"] == "problem"
     assert "is not writable" in findings["cubin cache"]["detail"]

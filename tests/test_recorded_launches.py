@@ -10,7 +10,7 @@ from tests.recorded import DATA
 from wavescope import virtual
 from wavescope.analyze import analyze
 from wavescope.calibrate import groups_of
-from wavescope.calibration import Calibration
+from wavescope.calibration_row import Calibration
 from wavescope.device import virtual_device
 from wavescope.integrity import check
 from wavescope.kernels import KERNELS, Kernel

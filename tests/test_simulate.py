@@ -10,7 +10,8 @@ from hypothesis import strategies as st
 
 from tests.recorded import triton_matmul
 from tests.synthetic import DEVICE
-from wavescope.calibration import Calibration, table
+from wavescope.calibration import table
+from wavescope.calibration_row import Calibration
 from wavescope.device import virtual_device
 from wavescope.errors import ShapeError
 from wavescope.first_wave import first_wave_order

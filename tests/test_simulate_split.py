@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from tests.synthetic import DEVICE
 from tests.test_simulate import COSTLY, FREE, rows, spans_of
 from wavescope.analyze import analyze
-from wavescope.calibration import Calibration
+from wavescope.calibration_row import Calibration
 from wavescope.errors import IntegrityError
 from wavescope.integrity import check
 from wavescope.jobs import independent_jobs

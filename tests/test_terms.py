@@ -22,7 +22,8 @@ utilization, tail effect, quantization, imbalance, padding, bound, budget, water
 cool, measured, simulated, estimated, refused, timer, verified, registers, shared memory, SM-ns, active cycles, raster,
 clock domain, placed, error bar, dispatch, block scheduler, co-residency, older neighbours, reuse distance, first touch,
 spread, by chance, p, contender, speed, x cublas, fix-up, account, left over, units slower, lower clock, read sharing,
-gain, g, same work, predicted
+gain, g, same work, predicted,
+calibration, leave-one-out error, staggered, sharing, seniority
 """
 
 

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from wavescope.calibration import ESTIMATED, UNSEEN, Calibration
+from wavescope.calibration_row import ESTIMATED, UNSEEN, Calibration
 from wavescope.device import Device
 from wavescope.errors import UsageError
 from wavescope.fit_shared import fit_shared

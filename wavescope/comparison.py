@@ -155,4 +155,5 @@ def words_of(launch: Launch) -> str:
     parts = launch.parts if launch.schedule in SPLIT_SCHEDULES else None
     raster = Raster(launch.raster) if launch.raster else Raster()
     variant = Variant(launch.schedule, parts, raster, launch.reduction)
-    return variant.decompose(launch.problem, launch.tile, launch.places).in_words
+    schedule = variant.decompose(launch.problem, launch.tile, launch.places)
+    return replace(schedule, reducers=launch.reducers).in_words

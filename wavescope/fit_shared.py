@@ -8,7 +8,7 @@ from itertools import product
 
 import numpy as np
 
-from wavescope.calibration import Calibration
+from wavescope.calibration_row import Calibration
 from wavescope.jobs import Jobs, independent_jobs
 from wavescope.launch_costs import RecordedLaunch
 from wavescope.least_squares import FloatArray, bounded, separable

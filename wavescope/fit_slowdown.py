@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from wavescope.calibration import Calibration
+from wavescope.calibration_row import Calibration
 from wavescope.launch_costs import RecordedLaunch
 from wavescope.replay import replay
 from wavescope.schedule import Schedule

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from wavescope.calibration import Calibration
+from wavescope.calibration_row import Calibration
 from wavescope.jobs import Jobs
 from wavescope.list_schedule import FloatArray, JobCosts
 from wavescope.schedule import Schedule

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from wavescope.calibrate import each_launch, fit
-from wavescope.calibration import Calibration
+from wavescope.calibrate import each_launch, fit, groups_of
+from wavescope.calibration_row import Calibration
 from wavescope.replay import replay, schedule_of
 from wavescope.schedule import Schedule
 from wavescope.trace import Launch, Trace
@@ -32,6 +32,25 @@ class Prediction:
     def error(self) -> float:
         """Predicted over measured, less 1."""
         return self.predicted_ns / self.measured_ns - 1
+
+
+@dataclass(frozen=True)
+class Checked:
+    """A calibration, the number of launches it is fitted on, and each of them predicted from the others."""
+
+    row: Calibration
+    num_launches: int
+    predictions: tuple[Prediction, ...]
+
+
+def fit_and_check(traces: Sequence[Trace]) -> Iterator[Checked]:
+    """A calibration for each kernel, tile, dtype, device and number of CTAs per SM among the launches.
+
+    Raises: as calibrate.fit and leave_one_out.
+    """
+    for alike in groups_of(traces):
+        row = fit(alike)
+        yield Checked(row, len(alike), tuple(leave_one_out(alike, row)))
 
 
 def leave_one_out(traces: Sequence[Trace], all_fitted: Calibration | None = None) -> Iterator[Prediction]:

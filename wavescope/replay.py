@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from wavescope.calibration import Calibration
+from wavescope.calibration_row import Calibration
 from wavescope.device import Device
 from wavescope.errors import UsageError
 from wavescope.schedule import Schedule

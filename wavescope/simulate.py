@@ -12,7 +12,8 @@ from dataclasses import replace
 import numpy as np
 
 from wavescope import __version__
-from wavescope.calibration import Calibration, lookup
+from wavescope.calibration import lookup
+from wavescope.calibration_row import Calibration
 from wavescope.device import Device
 from wavescope.errors import ShapeError
 from wavescope.first_wave import first_wave_order

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from wavescope.calibration import Calibration
+from wavescope.calibration_row import Calibration
 from wavescope.jobs import Jobs
 from wavescope.list_schedule import FloatArray, IntArray, JobCosts, Occupied
 from wavescope.schedule import Schedule

@@ -162,7 +162,7 @@ def _run(problem: Problem, tile: Tile | None, lineup: Lineup, target: Target, ho
             *what, target.device, reason=target.reason, seed=how.seed, library=lineup.library, most_ctas=how.most_ctas
         )
         return arranged(simulated, lineup.names)
-    from wavescope.duel import duel  # type: ignore[attr-defined]
+    from wavescope.duel import duel
 
     measured = duel(
         *what,

@@ -12,6 +12,7 @@ import typer
 
 from wavescope import __version__
 from wavescope.cli.audit import audit
+from wavescope.cli.calibrate import calibrate
 from wavescope.cli.compare import compare
 from wavescope.cli.console import note
 from wavescope.cli.devices import devices
@@ -49,6 +50,7 @@ app.command(short_help="Run one GEMM under several schedules: which wins, and wh
 app.command(short_help="Show the report of a recorded trace; needs no GPU.")(report)
 app.command(short_help="Convert a recorded trace to CSV.")(export)
 app.command(short_help="Rank the kernels of a recorded profile by time lost to waves.")(audit)
+app.command(short_help="Measure what units cost on this GPU, for simulations and Stream-K.")(calibrate)
 app.command(short_help="List virtual devices and this machine's GPUs.")(devices)
 app.command(short_help="Check the installation.")(doctor)
 app.command(short_help="Explain a word of the reports.")(explain)
