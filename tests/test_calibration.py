@@ -40,6 +40,7 @@ ROW = Calibration(
     partial_cycles=600.0,
     add_cycles=800.0,
     share_cycles=1000.0,
+    spare_cycles=1000.0,
     ramp_ns=160.0,
     clock_mhz=1700.0,
     idle_clock_mhz=1800.0,
@@ -121,7 +122,7 @@ def test_a_fit_finds_the_costs_that_made_the_traces() -> None:
     )
     assert found.recorded_in == "6 launches, 2840 units of 32, 64, 128 k_iters (simulated)"
     assert found.unseen == ("stream_slowdown",)
-    assert found.estimated == ("partial_cycles", "add_cycles", "share_cycles")
+    assert found.estimated == ("partial_cycles", "add_cycles", "share_cycles", "spare_cycles")
 
 
 def test_costs_without_noise_are_exact() -> None:
@@ -276,6 +277,7 @@ def test_another_tile_is_scaled_by_multiply_adds() -> None:
         partial_cycles=1200.0,
         add_cycles=1600.0,
         share_cycles=2000.0,
+        spare_cycles=2000.0,
         exact=False,
         notes=(
             "unit costs are estimated, scaled from gemm_mma 128x128x32 bf16 on NVIDIA H200 by multiply-adds and "

@@ -23,7 +23,7 @@ from wavescope.simulate import simulate
 from wavescope.trace import Kind, Trace
 from wavescope.variant import Variant
 
-FIXUPS = ("partial_cycles", "add_cycles", "share_cycles")
+FIXUPS = ("partial_cycles", "add_cycles", "share_cycles", "spare_cycles")
 
 
 def run(row: Calibration, tiles_a_place: float, k: int, text: str, seed: int = 0) -> Trace:

@@ -41,6 +41,7 @@ FREE = Calibration(
     partial_cycles=0.0,
     add_cycles=0.0,
     share_cycles=0.0,
+    spare_cycles=0.0,
     ramp_ns=0.0,
     clock_mhz=1000.0,
     idle_clock_mhz=1000.0,

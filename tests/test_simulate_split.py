@@ -27,7 +27,13 @@ TILE = Tile(128, 128, 4)
 SMALL, MEDIUM = Problem(384, 384, 128), Problem(896, 384, 128)  # 9 and 21 tiles of 32 k_iters
 # 32 a k_iter, 64 to leave a partial sum, 96 to add one, 160 to add a share, 128 to store a tile.
 COSTS = replace(
-    FREE, cycles_per_k_iter=32.0, partial_cycles=64.0, add_cycles=96.0, share_cycles=160.0, epilogue_cycles=128.0
+    FREE,
+    cycles_per_k_iter=32.0,
+    partial_cycles=64.0,
+    add_cycles=96.0,
+    share_cycles=160.0,
+    spare_cycles=80.0,
+    epilogue_cycles=128.0,
 )
 
 
@@ -330,6 +336,7 @@ def test_every_split_trace_can_be_true(
         partial_cycles=640.0,
         add_cycles=960.0,
         share_cycles=720.0,
+        spare_cycles=720.0,
         stream_slowdown=0.2,
         sharing=0.7,
         seniority=0.3,

@@ -123,6 +123,7 @@ def _scaled(row: Calibration, kernel: str, tile: Tile, dtype: Dtype, device: Dev
         partial_cycles=row.partial_cycles * area_ratio,
         add_cycles=row.add_cycles * area_ratio,
         share_cycles=row.share_cycles * area_ratio,
+        spare_cycles=row.spare_cycles * area_ratio,
         clock_mhz=row.clock_mhz * clock_ratio,
         idle_clock_mhz=row.idle_clock_mhz * clock_ratio,
         exact=False,

@@ -32,7 +32,8 @@ class Calibration:
     between units        gap_cycles in a CTA, queue_gap_cycles where a counter hands out,
                          turnaround_cycles between two CTAs that the hardware hands out;
     a tile that is cut   partial_cycles to leave a partial sum, add_cycles to read and add
-                         one, share_cycles to add and store one share of all (tailsplit).
+                         one, share_cycles to add and store one share of all (tailsplit),
+                         spare_cycles a partial sum where CTAs without a part add them.
                          k_iters of shares that are at different k (Stream-K) cost
                          1 + stream_slowdown times as much, for lost read sharing.
 
@@ -72,6 +73,7 @@ class Calibration:
     partial_cycles: float
     add_cycles: float
     share_cycles: float
+    spare_cycles: float
     ramp_ns: float
     clock_mhz: float
     idle_clock_mhz: float
@@ -123,6 +125,7 @@ class Calibration:
             c=self.cycles_per_k_iter,
             d=self.add_cycles,
             staggered=self.stream_slowdown,
+            spare=self.spare_cycles,
         )
 
 

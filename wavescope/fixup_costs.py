@@ -9,16 +9,19 @@ _ELEMENT_BYTES = 4  # partial sums are fp32
 # 4,000 to 9,000 cycles, and reading and adding one 5,000 to 9,000; the middle of each.
 _KNOWN_BYTES = 128 * 256 * _ELEMENT_BYTES
 _LEAVE_CYCLES, _ADD_CYCLES = 6500.0, 7000.0
+_SPARE_CYCLES = 3700.0  # where twelve CTAs read what 120 had left (H200, 2026-11)
 
 
 def estimated_fixup_cycles(tile: Tile, ctas_per_sm: int) -> dict[str, float]:
-    """partial_cycles, add_cycles and share_cycles of a Calibration, by the bytes that an SM's CTAs move at once.
+    """What cut tiles cost, for a Calibration, by the bytes that an SM's CTAs move at once.
 
-    A share reads as much as one partial sum, a part of each.
+    A share reads as much as one partial sum, a part of each; where only some CTAs read,
+    each reads faster.
     """
     scale = tile.m * tile.n * _ELEMENT_BYTES * ctas_per_sm / _KNOWN_BYTES
     return {
         "partial_cycles": _LEAVE_CYCLES * scale,
         "add_cycles": _ADD_CYCLES * scale,
         "share_cycles": _ADD_CYCLES * scale,
+        "spare_cycles": _SPARE_CYCLES * scale,
     }

@@ -11,8 +11,6 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
 MAX_SPLITS = 64
-# Few CTAs that read partial sums at once take this share of what each takes when all do (H200, 2026-11).
-SPARE_COST = 0.2
 MAX_TAIL_PARTS = 32  # CTAs that wait for one another: few, so that they are resident together
 
 
@@ -28,8 +26,9 @@ class GridModel:
 
     `a` once for each unit (pipeline fill, storing the tile), `b` once where a tile is
     split (a partial sum written), `c` for each k_iter, `d` for each partial sum read and
-    added.  Beyond the paper: `staggered` is how much more a k_iter costs, relatively,
-    where CTAs that run side by side are at different k and share no reads.
+    added.  Beyond the paper: `spare` is what `d` is where only few CTAs read at once, and
+    `staggered` how much more a k_iter costs, relatively, where CTAs that run side by side
+    are at different k and share no reads.
     """
 
     a: float
@@ -37,6 +36,7 @@ class GridModel:
     c: float
     d: float
     staggered: float = 0.0
+    spare: float = 0.0
 
     def grid_time(self, tiles: int, k_iters: int, grid: int) -> float:
         """Basic Stream-K: all k_iters shared evenly over `grid` CTAs."""
@@ -56,7 +56,7 @@ class GridModel:
         split = self.a + self.c * -(-k_iters // parts) + self.b * (parts > 1)
         if self.tail_reducers(tail_tiles, k_iters, parts, grid, whole):
             spare = grid - tail_tiles * parts
-            return split + max(0.0, SPARE_COST * self.d * tail_tiles * parts / spare - split)
+            return split + max(0.0, self.spare * tail_tiles * parts / spare - split)
         return split + self.d * (parts > 1)
 
     def tail_reducers(self, tail_tiles: int, k_iters: int, parts: int, grid: int, whole: int) -> int:
@@ -68,7 +68,7 @@ class GridModel:
         if parts == 1 or spare < 1 or whole == 0:
             return 0
         split = self.a + self.c * -(-k_iters // parts) + self.b
-        return spare if SPARE_COST * self.d * tail_tiles * parts / spare - split < self.d else 0
+        return spare if self.spare * tail_tiles * parts / spare - split < self.d else 0
 
     def best_grid(self, tiles: int, k_iters: int, places: int) -> int:
         """CTAs of basic Stream-K; the fewest of those that take the same time."""
@@ -87,7 +87,7 @@ class GridModel:
 
 # In k_iters of gemm_mma's 128x256x64 tile, for kernels without a calibration: a partial sum
 # is 128 KB, and costs about as much to write, and to read, as that many k_iters (H200, 2026-11).
-UNCALIBRATED = GridModel(a=2.0, b=4.0, c=1.0, d=4.0)
+UNCALIBRATED = GridModel(a=2.0, b=4.0, c=1.0, d=4.0, spare=2.0)
 
 
 def _least(candidates: Iterable[int], time: Callable[[int], float]) -> int:

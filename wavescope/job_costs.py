@@ -42,7 +42,7 @@ def job_costs(
         before=handover + np.where(first | hardware, calibration.prologue_cycles, 0.0),
         mac=np.where(is_share, 0.0, mac) * noise,
         leave=np.where(jobs.leaves, calibration.partial_cycles, 0.0) * noise,
-        add=_add(jobs, is_share, calibration, reduction) * noise,
+        add=_add(schedule, jobs, is_share, calibration, reduction) * noise,
         store=np.where(stores & ~is_share, calibration.epilogue_cycles, 0.0) * noise,
         after=np.full(count, calibration.exit_cycles if hardware else 0.0),
     )
@@ -57,8 +57,13 @@ def _idle(schedule: Schedule, places: int, sms: int) -> FloatArray:
     return np.where(last_wave, max(0.0, 1 - np.count_nonzero(last_wave) / sms), 0.0)
 
 
-def _add(jobs: Jobs, is_share: np.ndarray, calibration: Calibration, reduction: Reduction) -> FloatArray:
+def _add(
+    schedule: Schedule, jobs: Jobs, is_share: np.ndarray, calibration: Calibration, reduction: Reduction
+) -> FloatArray:
     """Reading others' partial sums: an owner one after the other, a share of all, the last of an atomic sum one."""
+    if schedule.reducers:
+        sums = schedule.split_tiles if reduction == "atomic" else schedule.num_slots
+        return np.where(is_share, calibration.spare_cycles * sums / schedule.reducers, 0.0)
     if reduction == "atomic":
         each = np.where(jobs.last_of > 0, calibration.add_cycles, 0.0)
         # a share of one sum instead of a share of each: so much less to read

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
@@ -20,7 +19,8 @@ class Jobs:
     """Columns with one element a job; the first jobs are the units, in their order.
 
     Where all parts of a cut tile add a share of it, those shares are jobs too, after all
-    units.  `unit` is the unit a job belongs to, by its position.  `first` is the job that
+    units; so is what each CTA without a part adds.  `unit` is the unit a job belongs to,
+    by its position (NULL: to none), `cta` its CTA.  `first` is the job that
     each resident CTA begins with, `following` the one its CTA does next (NULL after its
     last); None where the hardware or a queue hands jobs out in their order.  `resident`
     is True where CTAs do job after job, False where each job is a CTA.
@@ -32,6 +32,7 @@ class Jobs:
     """
 
     unit: IntColumn
+    cta: IntColumn
     first: IntColumn
     following: IntColumn | None
     resident: bool
@@ -55,6 +56,7 @@ def independent_jobs(count: int, places: int, following: IntColumn | None = None
     nothing = np.zeros(count, np.int64)
     return Jobs(
         unit=np.arange(count),
+        cta=nothing + NULL,
         first=np.arange(places),
         following=following,
         resident=following is not None,
@@ -70,17 +72,18 @@ def jobs_of(schedule: Schedule, places: int, reduction: Reduction) -> Jobs:
 
     ordered: a unit of rank > 0 leaves its partial sum, the one of rank 0 waits for all of
     them.  atomic: all add to one sum, and who comes last stores the tile.  Cooperative,
-    either way: all leave theirs, may be read when their CTA has done its whole tiles, and
-    then add a share.
+    either way: all leave theirs, and when their CTA has done its whole tiles, add a share;
+    or the CTAs without a part then add all.
     """
-    cut, together = schedule.peers > 1, schedule.is_cooperative
-    later = np.flatnonzero(cut) if together else np.empty(0, np.int64)
+    cut, together, spare = schedule.peers > 1, schedule.is_cooperative, schedule.reducers
+    later = np.flatnonzero(cut) if together and not spare else np.full(spare, NULL)
     alone = reduction == "atomic" and not together  # one owner: who comes last
     unit = np.concatenate([np.arange(schedule.num_units), later])
-    peers, is_share = schedule.peers[unit].astype(np.int64), np.arange(len(unit)) >= schedule.num_units
+    is_share = np.arange(len(unit)) >= schedule.num_units
+    peers = np.where(unit == NULL, schedule.num_slots, schedule.peers[unit]).astype(np.int64)
     waits = is_share | (cut & (schedule.rank == 0) & (not together) & (not alone))[unit]
     others = peers - np.where(is_share, 0, 1)  # a share needs its own unit's partial sum too
-    cta = schedule.cta[unit]
+    cta = np.where(unit == NULL, schedule.num_ctas + np.arange(len(unit)) - len(unit), schedule.cta[unit])
     first, following = np.arange(min(places, schedule.num_ctas)), None
     if schedule.dispatch == "static":
         order = np.argsort(cta, kind="stable")
@@ -89,25 +92,18 @@ def jobs_of(schedule: Schedule, places: int, reduction: Reduction) -> Jobs:
         following[order] = np.where(follows, np.append(order[1:], NULL), NULL)
         first = order[np.append(True, ~follows[:-1])]
     leaves = ~is_share & cut[unit] & (schedule.writes_partial[unit] | alone)
+    every = schedule.num_slots  # stands for all cut tiles together
+    tile = np.where(unit == NULL, every, np.where(cut[unit], schedule.first_slot[unit], NULL)).astype(np.int64)
+    raises = {job: (int(tile[job]), every) for job in np.flatnonzero(leaves).tolist()}
     return Jobs(
         unit=unit,
+        cta=cta.astype(np.int64),
         first=first,
         following=following,
         resident=schedule.dispatch != "hardware",
-        tile=np.where(cut[unit], schedule.first_slot[unit], NULL).astype(np.int64),
+        tile=tile,
         leaves=leaves,
         needs=np.where(waits, others, 0),
         last_of=np.where(leaves & alone, peers, 0),
-        raises={} if alone else _raises(schedule, cta, leaves),
+        raises={} if alone else raises,
     )
-
-
-def _raises(schedule: Schedule, cta: NDArray[np.int32], leaves: Mask) -> dict[int, tuple[int, ...]]:
-    """After which unit the partial sums may be read: their own, or the last of their CTA."""
-    raises: dict[int, list[int]] = defaultdict(list)
-    last = {}
-    if schedule.is_cooperative:
-        last = {owner: unit for unit, owner in enumerate(cta[: schedule.num_units].tolist())}
-    for job in np.flatnonzero(leaves).tolist():
-        raises[last.get(int(cta[job]), job)].append(int(schedule.first_slot[job]))
-    return {job: tuple(tiles) for job, tiles in raises.items()}

@@ -154,24 +154,30 @@ def _as_if_full(one: RecordedLaunch, spans: Spans) -> FloatArray:
 
 @dataclass(frozen=True)
 class FixupCycles:
-    """Cycles of each partial sum left, of each one read and added by an owner, and of each share added."""
+    """Cycles of each partial sum left, of each one added by an owner or by spare CTAs, and of each share added."""
 
     partial: FloatArray
     add: FloatArray
     share: FloatArray
+    spare: FloatArray
 
 
 def fixup_cycles(one: RecordedLaunch) -> FixupCycles:
     """What partial sums cost, as if their SM had been full; nothing where they were added atomically."""
     fixups = one.spans.select(one.spans.kind == Kind.FIXUP)
     if one.schedule is None or not one.is_split or one.launch.reduction != "ordered" or len(fixups) == 0:
-        return FixupCycles(*(np.empty(0) for _ in range(3)))
+        return FixupCycles(*(np.empty(0) for _ in range(4)))
+    spare = _as_if_full(one, fixups.select(fixups.unit == NULL))
+    fixups = fixups.select(fixups.unit != NULL)
+    if len(fixups) == 0:
+        return FixupCycles(*(np.empty(0) for _ in range(4)))
     fixups = fixups.select(np.lexsort((fixups.begin_clock, fixups.unit)))
     unit = np.searchsorted(one.schedule.unit, fixups.unit)
     cycles, peers = _as_if_full(one, fixups), one.schedule.peers[unit]
     again = np.append(False, unit[1:] == unit[:-1])  # a share is added in its unit's second span
     owns = (one.schedule.rank[unit] == 0) & (not one.schedule.is_cooperative)
-    return FixupCycles(cycles[~owns & ~again], (cycles / np.maximum(peers - 1, 1))[owns], cycles[again])
+    by_owner, by_spare = (cycles / np.maximum(peers - 1, 1))[owns], spare * len(spare) / len(fixups)
+    return FixupCycles(cycles[~owns & ~again], by_owner, cycles[again], by_spare)
 
 
 def prologue_and_exit_cycles(one: RecordedLaunch) -> tuple[IntColumn, IntColumn]:

@@ -13,7 +13,7 @@ from wavescope.trace import Launch, Trace
 
 # Costs without which a launch's time still comes out (tests/test_recorded_launches.py).
 _SMALL = frozenset({"idle_gain", "gap_cycles", "queue_gap_cycles"})
-_OF_SPLIT_TILES = frozenset({"partial_cycles", "add_cycles", "share_cycles", "stream_slowdown"})
+_OF_SPLIT_TILES = frozenset({"partial_cycles", "add_cycles", "share_cycles", "spare_cycles", "stream_slowdown"})
 
 
 @dataclass(frozen=True)
@@ -80,7 +80,7 @@ def _needed(schedule: Schedule, names: Sequence[str]) -> tuple[str, ...]:
     """Those of the costs that decide the time of a schedule."""
     spared = set(_SMALL | _OF_SPLIT_TILES)
     if schedule.num_slots:
-        spared -= {"partial_cycles", "share_cycles" if schedule.is_cooperative else "add_cycles"}
+        spared -= {"partial_cycles", schedule.adds_by}
     if schedule.is_staggered.any():
         spared.discard("stream_slowdown")
     return tuple(name for name in names if name not in spared)

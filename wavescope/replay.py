@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from wavescope.calibration_row import Calibration
 from wavescope.device import Device
 from wavescope.errors import UsageError
@@ -19,7 +21,7 @@ def schedule_of(launch: Launch) -> Schedule:
     variant = Variant.of(launch)
     if launch.problem is None or launch.tile is None:
         raise UsageError(f"launch {launch.launch_id} of {launch.kernel} names no problem and tile")
-    return variant.decompose(launch.problem, launch.tile, launch.places)
+    return replace(variant.decompose(launch.problem, launch.tile, launch.places), reducers=launch.reducers)
 
 
 def replay(launch: Launch, schedule: Schedule, device: Device, calibration: Calibration | None = None) -> Trace:

@@ -120,6 +120,13 @@ class Schedule:
         return self.name == "tailsplit"
 
     @property
+    def adds_by(self) -> str:
+        """Which cost of a Calibration adding the partial sums is."""
+        if not self.is_cooperative:
+            return "add_cycles"
+        return "spare_cycles" if self.reducers else "share_cycles"
+
+    @property
     def stores_tile(self) -> NDArray[np.bool_]:
         """True where the unit stores a whole tile: the one of rank 0, unless all store a share."""
         owners: NDArray[np.bool_] = (self.rank == 0) & ((self.peers == 1) | (not self.is_cooperative))

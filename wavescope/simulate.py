@@ -102,6 +102,7 @@ def simulate(
         notes=_notes(calibration, schedule, ctas_per_sm, reduction),
         parts=schedule.parts,
         reduction=reduction,
+        reducers=schedule.reducers,
     )
     recorded = recorded_spans(spans, schedule, calibration, offset, ns_per_cycle, device.max_clock_mhz)
     return Trace(tool_version, device, TIMER_STEP_NS, (launch,), recorded)
@@ -128,9 +129,8 @@ def _notes_on_split_tiles(
     calibration: Calibration, schedule: Schedule, ctas_per_sm: int, reduction: Reduction
 ) -> list[str]:
     """What is not known of partial sums and of shares that are at different k."""
-    shared = {"share_cycles"} if schedule.is_cooperative else {"add_cycles"}
     notes = []
-    if ({"partial_cycles"} | shared) & set(calibration.estimated):
+    if {"partial_cycles", schedule.adds_by} & set(calibration.estimated):
         notes.append("what partial sums cost is estimated from the tile's size; no recorded launch showed it")
     if reduction == "atomic":
         notes.append("adding to a common sum is taken to cost what leaving a partial sum does (estimated)")

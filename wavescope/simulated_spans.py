@@ -40,7 +40,7 @@ def nominal_spans(
 ) -> NominalSpans:
     """The parts of each job, then the CTAs."""
     sm = first_sm[occupied.place]
-    cta = occupied.place if schedule.dispatch == "queue" else schedule.cta[jobs.unit].astype(np.int64)
+    cta = occupied.place if schedule.dispatch == "queue" else jobs.cta
     is_unit = np.arange(len(jobs)) < schedule.num_units
     alone = jobs.last_of > 0  # adding to a sum and taking it out is one span
     waits = jobs.needs > 0
