@@ -16,6 +16,8 @@ from wavescope import cuts
 from wavescope.errors import ShapeError, UsageError
 from wavescope.grid_model import MAX_TAIL_PARTS, UNCALIBRATED, GridModel
 from wavescope.problem import MAX_UNITS, Problem, Tile
+from wavescope.trace import Order
+from wavescope.work import Work
 
 ScheduleName = Literal["fixed", "persistent", "dynamic", "splitk", "streamk", "hybrid", "tailsplit"]
 Dispatch = Literal["hardware", "static", "queue"]
@@ -73,6 +75,9 @@ class Schedule:
     `first_slot` to `first_slot + peers - 1` of the workspace, and `rank` says which is the
     unit's own; the unit of rank 0 begins at k 0.  `parts` is the number behind the
     schedule's name (SPLIT_SCHEDULES), `split_tiles` how many tiles may be cut.
+
+    With irregular `work` the kernel reads what unit i is from row i of `table`,
+    [num_units, 2]: its tile's number in raster order, and its k_end.
     """
 
     name: str
@@ -93,6 +98,9 @@ class Schedule:
     first_slot: IntArray = field(repr=False)
     rank: IntArray = field(repr=False)
     peers: IntArray = field(repr=False)
+    work: Work | None = None
+    order: Order = "raster"
+    table: IntArray | None = field(default=None, repr=False)
 
     @property
     def num_units(self) -> int:
@@ -132,7 +140,7 @@ class Schedule:
     def in_words(self) -> str:
         """What really runs, where the name alone would mislead."""
         if self.name not in SPLIT_SCHEDULES:
-            return self.name
+            return f"{self.name}, longest tiles first" if self.order == "lpt" else self.name
         if not (self.peers > 1).any():
             like = "fixed" if self.dispatch == "hardware" else "persistent"
             return f"{self.name}: no tile is split here, so it runs as {like}"
@@ -154,19 +162,23 @@ def decompose(
     raster: Raster = DEFAULT_RASTER,
     parts: int | None = None,
     model: GridModel = UNCALIBRATED,
+    work: Work | None = None,
+    order: Order = "raster",
 ) -> Schedule:
     """Cut `problem` into units of `tile` and hand them to CTAs.
 
     `places` is the room for resident CTAs: all schedules but fixed and splitk launch at
     most that many CTAs.  `parts` is the number that SPLIT_SCHEDULES describes; without
-    it `model` chooses.
+    it `model` chooses.  `work` gives each tile its own number of k_iters, and `order` lpt
+    the longest tiles the lowest unit numbers (those of equal length in raster order).
 
-    Raises: UsageError for an unknown schedule, or a number where none belongs; ShapeError
-    for more tiles than a grid can hold or this process should list, and for a number of
-    parts that does not go.
+    Raises: UsageError for an unknown schedule, a number where none belongs, or as
+    check_work; ShapeError for more tiles than a grid can hold or this process should list,
+    and for a number of parts that does not go.
     """
     if name not in SCHEDULES:
         raise UsageError(f"schedule '{name}' is unknown; use one of {', '.join(SCHEDULES)}")
+    check_work(name, work, order)
     if places < 1:
         raise ShapeError(f"places={places} leaves no room for a CTA; use a smaller tile")
     tiles, k_iters = tile.num_tiles(problem), tile.k_iters(problem)
@@ -189,7 +201,9 @@ def decompose(
         parts = min(parts or (model.best_tail_parts(left, k_iters, places) if left else 1), k_iters)
         cut = cuts.tailsplit(tiles, k_iters, left if parts > 1 else 0, parts, places)
     else:
-        parts, cut = 1, cuts.whole(tiles, k_iters, tiles if name == "fixed" else min(places, tiles), name == "dynamic")
+        sizes = np.full(tiles, k_iters) if work is None else _in_raster(work.k_iters_of(problem, tile), raster)
+        num_ctas = tiles if name == "fixed" else min(places, tiles)
+        parts, cut = 1, cuts.whole(sizes, num_ctas, name == "dynamic", order == "lpt")
     if int(cut.split_tiles) * k_iters >= 2**31:
         raise ShapeError(f"{problem} cut into {tile} has too many k_iters to share; use a larger tile")
     tile_m, tile_n = tile_at(cut.tile, tile.tiles_m(problem), tile.tiles_n(problem), raster)
@@ -212,7 +226,27 @@ def decompose(
         first_slot=np.where(cut.peers > 1, cut.first_slot, 0).astype(np.int32),
         rank=cut.rank.astype(np.int32),
         peers=cut.peers.astype(np.int32),
+        work=work,
+        order=order,
+        table=np.stack([cut.tile, cut.k_end], axis=1).astype(np.int32) if work else None,
     )
+
+
+def check_work(name: str, work: Work | None, order: Order) -> None:
+    """Pass a schedule that can do this work in this order.
+
+    Raises: UsageError for a schedule that splits tiles, and for an order where there is nothing to order.
+    """
+    if work is not None and name in SPLIT_SCHEDULES:
+        *takers, last = (taker for taker in SCHEDULES if taker not in SPLIT_SCHEDULES)
+        raise UsageError(
+            f"{name} cuts tiles of equal k, and with work {work} each has its own; use {', '.join(takers)} or {last}"
+        )
+    if work is None and order == "lpt":
+        raise UsageError(
+            f"{name}@lpt puts the longest tiles first, and without irregular work all are equal; "
+            f"use {name}, or give the work (--work ragged:7)"
+        )
 
 
 def _require_listed(problem: Problem, tile: Tile, units: int) -> None:
@@ -241,6 +275,13 @@ def tile_at(index: NDArray[Any], tiles_m: int, tiles_n: int, raster: Raster) -> 
     rows = np.minimum(tiles_m - first_m, group)
     within = index % band
     return (first_m + within % rows).astype(np.int32), (within // rows).astype(np.int32)
+
+
+def _in_raster(of_tile: IntArray, raster: Raster) -> NDArray[np.int64]:
+    """Values of the tiles, [tiles_m, tiles_n], in raster order."""
+    tiles_m, tiles_n = of_tile.shape
+    values: NDArray[np.int64] = of_tile[tile_at(np.arange(of_tile.size), tiles_m, tiles_n, raster)].astype(np.int64)
+    return values
 
 
 def nominal_waves(num_units: int, places: int) -> float:

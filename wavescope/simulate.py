@@ -99,8 +99,10 @@ def simulate(
         shared_bytes=shared_bytes,
         ctas_per_sm=ctas_per_sm,
         places=places,
-        notes=_notes(calibration, ctas_per_sm),
+        notes=_notes(calibration, ctas_per_sm, schedule.work is None),
         parts=schedule.parts,
+        work=None if schedule.work is None else str(schedule.work),
+        order=schedule.order,
     )
     limit = device.max_clock_mhz * float(ns_per_cycle.min()) / 1e3  # the fastest SM may reach the maximum
     warp = _clock_gain(occupied.begin, places, device.sms, calibration, limit)
@@ -243,12 +245,12 @@ def _recorded_in(calibration: Calibration) -> str:
     return calibration.source.split("; not to be told")[0]
 
 
-def _notes(calibration: Calibration, ctas_per_sm: int) -> tuple[str, ...]:
+def _notes(calibration: Calibration, ctas_per_sm: int, is_regular: bool) -> tuple[str, ...]:
     """What a reader must know before believing a simulated trace."""
     notes = [
         "simulated: no GPU ran this; unit costs, clock and turnaround are calibrated, noise is drawn from the seed",
         *(calibration.notes or (f"unit costs as recorded: {calibration.name}, {_recorded_in(calibration)}",)),
-        "layout, raster order and timing regime do not enter a simulation",
+        f"layout{', raster order' if is_regular else ''} and timing regime do not enter a simulation",
     ]
     if ctas_per_sm != calibration.ctas_per_sm:
         notes.append(

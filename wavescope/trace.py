@@ -26,6 +26,7 @@ SIMULATED_BECAUSE = "simulated because "  # begins the note of a launch that say
 
 Source = Literal["measured", "simulated"]
 Reduction = Literal["ordered", "atomic"]
+Order = Literal["raster", "lpt"]
 IntColumn = NDArray[np.int64]
 
 
@@ -120,6 +121,9 @@ class Launch:
     device.  `schedule` and `raster` name how units were handed out; None where the
     kernel is not wavescope's own.  `parts` is the schedule's number
     (schedule.SPLIT_SCHEDULES), `reduction` how the partial sums of split tiles met.
+    `work` says in the words of work.Work that tiles took unequal numbers of k_iters (None:
+    all of them), `order` how units walked the tiles: as the raster does, or the longest
+    first (lpt).
     """
 
     launch_id: int
@@ -143,6 +147,8 @@ class Launch:
     notes: tuple[str, ...] = ()
     parts: int = 1
     reduction: Reduction = "ordered"
+    work: str | None = None
+    order: Order = "raster"
 
 
 @dataclass(frozen=True)

@@ -9,6 +9,9 @@
 #ifndef REDUCTION
 #define REDUCTION 0
 #endif
+#ifndef WORK
+#define WORK 0
+#endif
 
 namespace wavescope {
 
@@ -105,12 +108,15 @@ __device__ __forceinline__ bool meet(const Sums& sums, float (&acc)[FLOATS], con
 // grid_of() tells the TileGrid; multiply(unit) leaves the tile in acc; store(unit) writes it
 // out, store_piece(unit, part, warp, sums) sixteen floats of each thread of one warp.
 // counter: tickets of SCHEDULE DYNAMIC, 0 at the launch, and left 0.
+// work: with WORK 1, what each unit is, by its index.
 // records: one a CTA, then records_of_unit() a unit.
 template <int SCHEDULE_ID, int THREADS, int FLOATS, typename Grid, typename Multiply, typename Store, typename StorePiece>
 __device__ __forceinline__ void run_units(Grid grid_of, int parts, int split_tiles, int* counter,
-                                          const Workspace& space, Record* records, float (&acc)[FLOATS],
-                                          Multiply multiply, Store store, StorePiece store_piece) {
+                                          const TileWork* work, const Workspace& space, Record* records,
+                                          float (&acc)[FLOATS], Multiply multiply, Store store,
+                                          StorePiece store_piece) {
     constexpr bool SPLITS = splits_tiles(SCHEDULE_ID);
+    static_assert(!WORK || !SPLITS, "only whole tiles have k_iters of their own");
     __shared__ int shared_word;
     __shared__ Unit kept;
     const auto plan_of = [&] { return Plan{grid_of(), static_cast<int>(gridDim.x), parts, split_tiles}; };
@@ -145,6 +151,7 @@ __device__ __forceinline__ void run_units(Grid grid_of, int parts, int split_til
             ticket = shared_word;
         }
         if (!next_unit(SCHEDULE_ID, plan, blockIdx.x, round, ticket, &unit)) break;
+        if (WORK) unit = unit_of_work(plan.grid, work[unit.index], unit.index);
         begin_span<SCHEDULE_ID>(records, unit, PART_MAC);
         if (SPLITS && threadIdx.x == 0) kept = unit;
         multiply(unit);
