@@ -21,7 +21,7 @@ problem, tile, k_iter, unit, cta, cluster, place, places, wave, rank wave, nomin
 utilization, tail effect, quantization, imbalance, padding, bound, budget, waterfall, peak, achieved, perturbation, regime,
 cool, measured, simulated, estimated, refused, timer, verified, registers, shared memory, SM-ns, active cycles, raster,
 clock domain, placed, error bar, dispatch, block scheduler, co-residency, older neighbours, reuse distance, first touch,
-spread, by chance, p
+spread, by chance, p, irregular work, work, ragged, skip, lpt, longest first
 """
 
 

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from wavescope.timing import Regime
     from wavescope.trace import Trace
     from wavescope.variant import Variant
+    from wavescope.work import Work
 
 Name = TypeVar("Name", bound=str)
 
@@ -43,9 +44,19 @@ def profile(
         typer.Option(
             metavar="NAME",
             help="fixed, persistent, dynamic, splitk[:splits], streamk[:CTAs], hybrid, tailsplit[:parts]; "
-            "@atomic after those that split adds partial sums in any order.",
+            "@atomic after those that split adds partial sums in any order, @lpt after the others begins with the "
+            "longest tiles of irregular work.",
         ),
     ] = "fixed",
+    work: Annotated[
+        str | None,
+        typer.Option(
+            metavar="WORK",
+            help="Irregular work. ragged:SEED: each tile sums over its own number of k_iters, drawn from 1 to all. "
+            "skip:P: each k_iter is dropped with probability P (drawn from --seed), one stays at least; those kept "
+            "are read from the front, as if gathered. For fixed, persistent and dynamic.",
+        ),
+    ] = None,
     tile: Annotated[
         str | None,
         typer.Option(metavar="MxNxK", help="Tile, such as 128x256x64.  [default: the largest that gives every SM one]"),
@@ -71,7 +82,9 @@ def profile(
     ctas_per_sm: Annotated[
         str | None, typer.Option(metavar="COUNT", help="At most so many CTAs on an SM, by padding shared memory.")
     ] = None,
-    seed: Annotated[str, typer.Option(metavar="NUMBER", help="Of the random operands, or of the simulation.")] = "0",
+    seed: Annotated[
+        str, typer.Option(metavar="NUMBER", help="Of the random operands, of the simulation, and of skip.")
+    ] = "0",
     output: Annotated[
         Path | None, typer.Option("--output", "-o", metavar="X.parquet", readable=False, help="Keep the trace.")
     ] = None,
@@ -105,14 +118,17 @@ def profile(
     from wavescope.cli.target import choose
     from wavescope.schedule import Raster
     from wavescope.variant import Variant
+    from wavescope.work import Work
 
     variant = Variant.parse(schedule, Raster(raster))
+    irregular = None if work is None else Work.parse(work, number)
+    variant.check_work(irregular)
     how = _one_of("--regime", regime, REGIMES)
     target = choose(device)
     if target.cuda_index is None and json:
         note(f"simulated because {target.reason}")
-    work = Work(problem, asked, variant, most_ctas, number)
-    trace = record(work, target, REGIMES[:2] if how == "both" else (how,), rounds, block_s)
+    job = Job(problem, asked, variant, most_ctas, number, irregular)
+    trace = record(job, target, REGIMES[:2] if how == "both" else (how,), rounds, block_s)
     if wanted.trace:
         from wavescope.trace_file import save
 
@@ -121,26 +137,27 @@ def profile(
     return deliver(trace, trace.launches[0].launch_id, wanted)
 
 
-class Work(NamedTuple):
-    """What is to be run; `tile` None: the kernel's default, `most_ctas` None: as many as fit."""
+class Job(NamedTuple):
+    """What is to be run; `tile` None: the kernel's default, `most_ctas` None: as many as fit, `work` None: all of k."""
 
     problem: Problem
     tile: Tile | None
     variant: Variant
     most_ctas: int | None
     seed: int
+    work: Work | None
 
 
-def record(work: Work, target: Target, regimes: Sequence[str], repeat: int, seconds: float) -> Trace:
-    """The trace of the work on the target, measured (a launch a regime) or simulated."""
+def record(job: Job, target: Target, regimes: Sequence[str], repeat: int, seconds: float) -> Trace:
+    """The trace of the job on the target, measured (a launch a regime) or simulated."""
     from wavescope.cli.console import note
     from wavescope.kernels import default_tile
 
-    what = (work.problem, work.tile or default_tile(work.problem, target.device), work.variant)
+    what = (job.problem, job.tile or default_tile(job.problem, target.device), job.variant)
     if target.cuda_index is None:
         from wavescope.virtual import run
 
-        return run(*what, target.device, reason=target.reason, most_ctas=work.most_ctas, seed=work.seed)
+        return run(*what, target.device, reason=target.reason, most_ctas=job.most_ctas, seed=job.seed, work=job.work)
     from wavescope.measure import measure
 
     return measure(
@@ -149,9 +166,10 @@ def record(work: Work, target: Target, regimes: Sequence[str], repeat: int, seco
         regimes=cast("Sequence[Regime]", regimes),
         repeat=repeat,
         seconds=seconds,
-        most_ctas=work.most_ctas,
-        seed=work.seed,
+        most_ctas=job.most_ctas,
+        seed=job.seed,
         progress=note,
+        work=job.work,
     )
 
 
