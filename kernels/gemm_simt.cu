@@ -225,12 +225,13 @@ gemm_simt(const float* __restrict__ a, const float* __restrict__ b, float* __res
     const Operands o{a, b, m, n, k, lda, ldb};
     float acc[THREAD_M][THREAD_N];
     float(&flat)[FLOATS] = reinterpret_cast<float(&)[FLOATS]>(acc);
-    run_units<SCHEDULE, THREADS>(
+    run_units<SCHEDULE, THREADS, false>(
         [&] {
             return TileGrid{(opaque(m) + TILE_M - 1) / TILE_M, (opaque(n) + TILE_N - 1) / TILE_N,
                             (opaque(k) + TILE_K - 1) / TILE_K, raster_group};
         },
         parts, split_tiles, counter, work, Workspace{partials, sync, num_slots}, records, flat,
+        [](const Unit&) {},  // the first k_iter comes through registers, of which the unit before has all
         [&](const Unit& unit) {
 #pragma unroll
             for (int i = 0; i < THREAD_M; ++i)

@@ -31,7 +31,8 @@ extern "C" int twin(int schedule, int tiles_m, int tiles_n, int k_iters, int gro
             int* row = rows + 9 * count++;
             row[0] = unit.index, row[1] = cta, row[2] = unit.tile_m, row[3] = unit.tile_n;
             row[4] = unit.k_begin, row[5] = unit.k_end;
-            row[6] = unit.peers > 1 ? unit.first_slot : 0, row[7] = unit.rank, row[8] = unit.peers;
+            const wavescope::Sharing mine = wavescope::sharing_of(schedule, plan, cta, unit);
+            row[6] = mine.peers > 1 ? mine.first_slot : 0, row[7] = mine.rank, row[8] = mine.peers;
         }
     }
     return count;

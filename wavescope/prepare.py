@@ -136,11 +136,15 @@ def prepare(
     device_index: int,
     facts: KernelFacts,
     model: GridModel = UNCALIBRATED,
+    sets: tuple[OperandSet, ...] = (),
     work: Work | None = None,
 ) -> Prepared:
     """Compile, load and allocate one record buffer and as many operand sets as rotation asks for.
 
-    Raises: CompileError; UsageError for a schedule that cannot do the `work`; ShapeError;
+    `sets`: use these instead, of another Prepared of the same problem.  `work`: tiles of
+    unequal k.
+
+    Raises: CompileError; UsageError for a schedule that cannot do the work; ShapeError;
     DeviceError where memory does not suffice.
     """
     variant.check_work(work)
@@ -149,9 +153,10 @@ def prepare(
     record_bytes = num_records(schedule) * RECORD_DTYPE.itemsize
     partial_bytes = schedule.num_slots * tile.m * tile.n * PARTIAL_BYTES
     free = free_bytes()
-    if problem.operand_bytes + record_bytes + partial_bytes > free:
+    operand_bytes = 0 if sets else problem.operand_bytes
+    if operand_bytes + record_bytes + partial_bytes > free:
         raise DeviceError(
-            f"{problem} needs {problem.operand_bytes} bytes of device memory for A, B and C, {record_bytes} for "
+            f"{problem} needs {operand_bytes} bytes of device memory for A, B and C, {record_bytes} for "
             f"records and {partial_bytes} for partial sums; {device.name} has {free} free; use a smaller problem"
         )
     wanted = min(MAX_GRAPH_LAUNCHES, L2_MULTIPLE * device.l2_bytes // problem.operand_bytes + 1)
@@ -164,14 +169,14 @@ def prepare(
         schedule=schedule,
         facts=facts,
         functions=functions,
-        sets=tuple(allocate_set(problem) for _ in range(num_sets)),
+        sets=sets or tuple(allocate_set(problem) for _ in range(num_sets)),
         records=(allocate(record_bytes),),
         counter=allocate(4),
         partials=allocate(max(partial_bytes, PARTIAL_BYTES)),
         sync=allocate(4 * (SYNC_WORDS + 2 * schedule.num_slots)),
         reduction=variant.reduction,
         deadline_s=DEADLINE_S + MAX_GRAPH_LAUNCHES * _slowest_s(schedule, device),
-        notes=tuple(_notes(functions, problem, num_sets, device, device_index)),
+        notes=tuple(_notes(functions, problem, len(sets) or num_sets, device, device_index)),
         table=None if schedule.table is None else upload(schedule.table, stream),
         k_ends=None if work is None else upload(k_ends_of_checks(problem, tile, work), stream),
     )

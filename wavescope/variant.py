@@ -17,8 +17,6 @@ from wavescope.schedule import DEFAULT_RASTER, SCHEDULES, SPLIT_SCHEDULES, Raste
 from wavescope.trace import Order, Reduction
 from wavescope.work import Work
 
-COOPERATIVE = "tailsplit"  # its partial sums meet in shares: nothing to add atomically
-
 
 @dataclass(frozen=True)
 class Variant:
@@ -46,8 +44,8 @@ class Variant:
         if self.parts is not None and self.schedule not in SPLIT_SCHEDULES:
             takers = ", ".join(f"{name} ({meaning})" for name, meaning in SPLIT_SCHEDULES.items())
             raise UsageError(f"{self.schedule}:{self.parts}: {self.schedule} takes no number; these do: {takers}")
-        if self.reduction == "atomic" and (self.schedule not in SPLIT_SCHEDULES or self.schedule == COOPERATIVE):
-            raise UsageError(f"{self.schedule}@atomic: only splitk, streamk and hybrid can add partial sums atomically")
+        if self.reduction == "atomic" and self.schedule not in SPLIT_SCHEDULES:
+            raise UsageError(f"{self.schedule}@atomic: only {', '.join(SPLIT_SCHEDULES)} have partial sums to add")
         if self.order == "lpt" and self.schedule in SPLIT_SCHEDULES:
             raise UsageError(f"{self.schedule}@lpt: only schedules that keep tiles whole put the longest first")
 

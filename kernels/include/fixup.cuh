@@ -2,9 +2,11 @@
 //
 // ordered, one owner: units of rank > 0 leave their sums in the workspace and raise a flag;
 //     the unit of rank 0 waits for all flags, adds in the order of k and stores the tile.
-// ordered, cooperative: all units leave their sums; later each adds a share of all of them,
-//     in the order of k, and stores that share of the tile.
-// atomic: all units add to one slot; who comes last takes the sum out, and leaves zeros.
+// ordered, cooperative: all units leave their sums; when the CTA has done its whole tiles, it
+//     raises the flag, waits for the others' and adds a share of all sums, in the order of
+//     k, which it stores.
+// atomic, one owner: all units add to one slot; who comes last takes the sum out, and leaves
+//     zeros.  atomic, cooperative: they add to one slot, and each takes a share out.
 //
 // Flags hold the number of the launch, so nothing is cleared between launches.
 #pragma once
@@ -45,19 +47,31 @@ struct Fixup {
     WS_DEVICE float4* slot(int index) const { return space.partials + static_cast<long long>(index) * FOURS * THREADS; }
 
     // The number of this launch: 1 for the first, and another than any that flags still hold.
-    WS_DEVICE unsigned int launch_number() const { return acquire(space.sync + SYNC_ENDED) / num_ctas + 1; }
+    // No CTA counts itself as ended before it has asked for the last time.
+    WS_DEVICE unsigned int launch_number() const { return relaxed(space.sync + SYNC_ENDED) / num_ctas + 1; }
 
     // The last thing a CTA does.
     WS_DEVICE void end() const {
         if (thread == 0) count(space.sync + SYNC_ENDED, 0xffffffffu / num_ctas * num_ctas - 1);
     }
 
+    // acc, into a slot, or onto what others add there.  Others may read it once its flag is up.
+    template <bool ADD>
     WS_DEVICE void leave(const float (&acc)[FLOATS], int index) const {
         float4* const to = slot(index) + thread;
 #pragma unroll
-        for (int f = 0; f < FOURS; ++f)
-            store_l2(to + f * THREADS, make_float4(acc[4 * f], acc[4 * f + 1], acc[4 * f + 2], acc[4 * f + 3]));
+        for (int f = 0; f < FOURS; ++f) {
+            const float4 v = make_float4(acc[4 * f], acc[4 * f + 1], acc[4 * f + 2], acc[4 * f + 3]);
+            if constexpr (ADD)
+                add_l2(to + f * THREADS, v);
+            else
+                store_l2(to + f * THREADS, v);
+        }
         cta_barrier();
+    }
+
+    // After leave(), any time later: what was left in the slot, or for it, may be read.
+    WS_DEVICE void raise(int index) const {
         if (thread == 0) release(space.sync + SYNC_FLAGS + index, launch_number());
     }
 
@@ -91,20 +105,21 @@ struct Fixup {
         }
     }
 
-    // This unit's share of the tile: every peers-th piece, summed over all slots and stored.
-    // store(piece of the accumulators, warp whose piece it is, the sums)
-    template <typename Store>
-    WS_DEVICE void add_share(const Unit& unit, Store store) const {
-        for (int piece = unit.rank * WARPS + thread / 32; piece < PIECES; piece += unit.peers * WARPS) {
+    // A unit's share of the tile: every peers-th piece, summed over `slots` slots and stored;
+    // CLEAR: zeros remain.  store(piece of the accumulators, warp whose piece it is, the sums)
+    template <bool CLEAR, typename Store>
+    WS_DEVICE void add_share(const Sharing& mine, int slots, Store store) const {
+        for (int piece = mine.rank * WARPS + thread / 32; piece < PIECES; piece += mine.peers * WARPS) {
             const int warp = piece % WARPS, part = piece / WARPS;
-            const float4* from = slot(unit.first_slot) + part * (PIECE / 4) * THREADS + warp * 32 + thread % 32;
+            float4* from = slot(mine.first_slot) + part * (PIECE / 4) * THREADS + warp * 32 + thread % 32;
             float sums[PIECE] = {};
 #pragma unroll 4
-            for (int peer = 0; peer < unit.peers; ++peer, from += FOURS * THREADS) {
+            for (int index = 0; index < slots; ++index, from += FOURS * THREADS) {
 #pragma unroll
                 for (int f = 0; f < PIECE / 4; ++f) {
                     const float4 v = load_l2(from + f * THREADS);
                     sums[4 * f] += v.x, sums[4 * f + 1] += v.y, sums[4 * f + 2] += v.z, sums[4 * f + 3] += v.w;
+                    if constexpr (CLEAR) store_l2(from + f * THREADS, make_float4(0.f, 0.f, 0.f, 0.f));
                 }
             }
             store(part, warp, sums);
@@ -113,15 +128,12 @@ struct Fixup {
 
     // The sum so far and acc, in the tile's first slot; true for the CTA that finds the sum complete, in acc.
     // is_last: a word of shared memory.
-    WS_DEVICE bool merge(float (&acc)[FLOATS], const Unit& unit, int* is_last) const {
-        float4* const sum = slot(unit.first_slot) + thread;
-#pragma unroll
-        for (int f = 0; f < FOURS; ++f)
-            add_l2(sum + f * THREADS, make_float4(acc[4 * f], acc[4 * f + 1], acc[4 * f + 2], acc[4 * f + 3]));
-        cta_barrier();
+    WS_DEVICE bool merge(float (&acc)[FLOATS], const Sharing& mine, int* is_last) const {
+        float4* const sum = slot(mine.first_slot) + thread;
+        leave<true>(acc, mine.first_slot);
         if (thread == 0) {
-            unsigned int* const arrivals = space.sync + SYNC_FLAGS + space.num_slots + unit.first_slot;
-            *is_last = count_up(arrivals, unit.peers - 1) == static_cast<unsigned int>(unit.peers - 1);
+            unsigned int* const arrivals = space.sync + SYNC_FLAGS + space.num_slots + mine.first_slot;
+            *is_last = count_up(arrivals, mine.peers - 1) == static_cast<unsigned int>(mine.peers - 1);
         }
         cta_barrier();
         if (!*is_last) return false;

@@ -24,6 +24,13 @@ __device__ __forceinline__ void add_l2(float4* to, const float4& value) {
 #endif
 }
 
+// The value, without an order to anything else.
+__device__ __forceinline__ unsigned int relaxed(const unsigned int* word) {
+    unsigned int value;
+    asm volatile("ld.relaxed.gpu.global.u32 %0, [%1];" : "=r"(value) : "l"(word));
+    return value;
+}
+
 // What this thread did before, and others of its CTA before a barrier, is seen by whoever acquires the value.
 __device__ __forceinline__ void release(unsigned int* flag, unsigned int value) {
     asm volatile("st.release.gpu.global.u32 [%0], %1;" ::"l"(flag), "r"(value) : "memory");

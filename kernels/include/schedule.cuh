@@ -31,11 +31,15 @@ struct Plan {
     int num_ctas, parts, split_tiles;
 };
 
-// One unit: a tile, or a k-range [k_begin, k_end) of one, in k_iters.  `peers` units share
-// the tile; their partial sums have the slots first_slot, first_slot + 1, ... of the
-// workspace, this one's is first_slot + rank.
+// One unit: a tile, or a k-range [k_begin, k_end) of one, in k_iters; `tile` is its number
+// in raster order.
 struct Unit {
-    int index, tile_m, tile_n, k_begin, k_end;
+    int index, tile, tile_m, tile_n, k_begin, k_end;
+};
+
+// `peers` units share a tile; their partial sums have the slots first_slot, first_slot + 1,
+// ... of the workspace, a unit's own is first_slot + rank.
+struct Sharing {
     int first_slot, rank, peers;
 };
 
@@ -61,7 +65,7 @@ WS_HOST_DEVICE Unit whole_tile(const TileGrid& grid, int tile, int index) {
     const int rows_left = grid.tiles_m - first_m;
     const int rows = rows_left < grid.raster_group ? rows_left : grid.raster_group;
     const int within = tile % band;
-    return Unit{index, first_m + within % rows, within / rows, 0, grid.k_iters, 0, 0, 1};
+    return Unit{index, tile, first_m + within % rows, within / rows, 0, grid.k_iters};
 }
 
 // What irregular work makes of a unit: its tile's number in raster order, and its k_iters.
@@ -75,14 +79,11 @@ WS_HOST_DEVICE Unit unit_of_work(const TileGrid& grid, const TileWork& work, int
     return unit;
 }
 
-// Part `part` of the `parts` of a tile, one slot each.
+// Part `part` of the `parts` of a tile.
 WS_HOST_DEVICE Unit part_of_tile(const Plan& plan, int tile, int part, int index) {
     Unit unit = whole_tile(plan.grid, tile, index);
     unit.k_begin = share_begin(plan.grid.k_iters, plan.parts, part);
     unit.k_end = share_begin(plan.grid.k_iters, plan.parts, part + 1);
-    unit.first_slot = tile * plan.parts;
-    unit.rank = part;
-    unit.peers = plan.parts;
     return unit;
 }
 
@@ -99,10 +100,21 @@ WS_HOST_DEVICE bool piece_of_share(const Plan& plan, int cta, int round, int* pi
     *unit = whole_tile(plan.grid, tile, tile + share);
     unit->k_begin = (begin > tile_begin ? begin : tile_begin) - tile_begin;
     unit->k_end = (end < tile_end ? end : tile_end) - tile_begin;
-    unit->first_slot = share_of(total, plan.num_ctas, tile_begin);
-    unit->rank = share - unit->first_slot;
-    unit->peers = share_of(total, plan.num_ctas, tile_end - 1) - unit->first_slot + 1;
     return true;
+}
+
+// Who shares the tile of a CTA's unit.
+WS_HOST_DEVICE Sharing sharing_of(int schedule, const Plan& plan, int cta, const Unit& unit) {
+    if (!splits_tiles(schedule) || unit.tile >= plan.split_tiles) return Sharing{0, 0, 1};
+    const int k_iters = plan.grid.k_iters;
+    if (schedule == SPLITK || schedule == TAILSPLIT) {
+        const int part = share_of(k_iters, plan.parts, unit.k_begin);
+        return Sharing{unit.tile * plan.parts, part, plan.parts};
+    }
+    const int total = plan.split_tiles * k_iters, tile_begin = unit.tile * k_iters;
+    const int first = share_of(total, plan.num_ctas, tile_begin);
+    const int last = share_of(total, plan.num_ctas, tile_begin + k_iters - 1);
+    return Sharing{first, plan.num_ctas - 1 - cta - first, last - first + 1};
 }
 
 // The one verb of the kernels' loop: the round-th unit of a CTA, false when it has no

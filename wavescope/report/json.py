@@ -94,6 +94,8 @@ KEYS: dict[str, str] = {
     **_keys("launch.timing.plain_ns", "event time without the probe", _ESTIMATE),
     **_keys("launch.timing.probed_ns", "event time with the probe", _ESTIMATE),
     **_keys("launch.timing.perturbation", "paired ratio probed / plain", _ESTIMATE),
+    "launch.timing.cycles": "of the SM that was at work the longest, over the probed launches; null in older traces",
+    **_keys("launch.timing.cycles", "cycles of the busiest SM", _ESTIMATE),
     "flop": "operations of the launch, null where the problem is unknown",
     "flop.useful": "those inside the problem and, with irregular work, in the k_iters done",
     "flop.issued": "those of whole tiles and k_iters",
