@@ -193,25 +193,8 @@ __device__ __forceinline__ void turn(float (&acc)[FRAGMENTS_M][FRAGMENTS_N][4], 
     }
 }
 
-// The copies of a unit's first STAGES - 1 k_iters; nobody may read the stages any more.
-// Returns the copier for the next one.
-__device__ __forceinline__ Copier begin_copies(const Operands& o, const Unit& unit, unsigned int shared) {
-    Copier c = copier(o, unit);
-    for (int s = 0; s < STAGES - 1; ++s) {
-        const int k_iter = unit.k_begin + s;
-        if (k_iter < c.whole_end)
-            copy_part(c, o, shared + s * BYTES_STAGE, 0, 1);
-        else if (k_iter < unit.k_end)
-            copy_all(c, o, unit, shared + s * BYTES_STAGE, k_iter);
-        next_k_iter(c, o);
-        commit_copies();
-    }
-    return c;
-}
-
-// After begin_copies(), which returned c.
 __device__ __forceinline__ void main_loop(float (&acc)[FRAGMENTS_M][FRAGMENTS_N][4], const Operands& o,
-                                          const Unit& unit, unsigned int shared, Copier c) {
+                                          const Unit& unit, unsigned int shared) {
     const int lane = threadIdx.x % 32, warp = threadIdx.x / 32;
     const int warp_m = warp / WARPS_N * WARP_M, warp_n = warp % WARPS_N * WARP_N;
     Pipeline p;
@@ -232,6 +215,12 @@ __device__ __forceinline__ void main_loop(float (&acc)[FRAGMENTS_M][FRAGMENTS_N]
 #pragma unroll
             for (int e = 0; e < 4; ++e) acc[i][j][e] = 0.f;
 
+    Copier c = copier(o, unit);
+    for (int s = 0; s < STAGES - 1; ++s) {
+        if (unit.k_begin + s < unit.k_end) copy_all(c, o, unit, shared + s * BYTES_STAGE, unit.k_begin + s);
+        next_k_iter(c, o);
+        commit_copies();
+    }
     wait_copies<STAGES - 2>();
     __syncthreads();
     load_fragments(p.fragments[0], p.reading + p.a_at, p.reading + p.b_at, 0);
@@ -283,23 +272,19 @@ __device__ __forceinline__ void store_tile(const Output& o, const Unit& unit, co
 
 extern "C" __global__ void __launch_bounds__(THREADS, MIN_CTAS)
 gemm_mma(const char* __restrict__ a, const char* __restrict__ b, unsigned short* __restrict__ c, int m, int n, int k,
-         int lda, int ldb, int ldc, int raster_group, int parts, int split_tiles, int* counter, float4* partials,
+         int lda, int ldb, int ldc, int raster_group, int parts, int split_tiles, int reducers, int* counter, float4* partials,
          unsigned int* sync, int num_slots, Record* records, const TileWork* __restrict__ work) {
     extern __shared__ __align__(128) unsigned char memory[];
     float acc[FRAGMENTS_M][FRAGMENTS_N][4];
     float(&flat)[FLOATS] = reinterpret_cast<float(&)[FLOATS]>(acc);
-    Copier next_copies{};
-    run_units<SCHEDULE, THREADS, true>(
+    run_units<SCHEDULE, THREADS>(
         [&] {
             return TileGrid{(opaque(m) + TILE_M - 1) / TILE_M, (opaque(n) + TILE_N - 1) / TILE_N,
                             (opaque(k) + TILE_K - 1) / TILE_K, raster_group};
         },
-        parts, split_tiles, counter, work, Workspace{partials, sync, num_slots}, records, flat,
+        parts, split_tiles, reducers, counter, work, Workspace{partials, sync, num_slots}, records, flat,
         [&](const Unit& unit) {
-            next_copies = begin_copies(Operands{a, b, m, n, k, lda, ldb}, unit, shared_address(memory));
-        },
-        [&](const Unit& unit) {
-            main_loop(acc, Operands{a, b, m, n, k, lda, ldb}, unit, shared_address(memory), next_copies);
+            main_loop(acc, Operands{a, b, m, n, k, lda, ldb}, unit, shared_address(memory));
         },
         [&](const Unit& unit) { store_tile(Output{c, m, n, ldc}, unit, flat); },
         [&](const Unit& unit, int part, int warp, const float(&sums)[PIECE]) {

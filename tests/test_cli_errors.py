@@ -192,6 +192,7 @@ def test_doctor_names_what_is_missing_and_the_way_out(
         nvrtc.cache_directory.cache_clear()
     findings = {entry["what"]: entry for entry in json.loads(capsys.readouterr().out)["findings"]}
     assert findings["profile and report"]["state"] == "ok"
+    assert findings["calibration"]["detail"] == "the shipped one"
     assert (findings["cupy"]["state"], findings["cupy"]["way_out"]) == ("missing", cuda_device.INSTALL)
     assert findings["cubin cache"]["state"] == "problem"
     assert "is not writable" in findings["cubin cache"]["detail"]
@@ -382,7 +383,7 @@ def test_one_of_several_launches_has_to_be_chosen(
     launches = (*one.launches, replace(one.launches[0], launch_id=1))
     two = tmp_path / "two.parquet"
     save(replace(one, launches=launches, spans=replace(second, **columns)), two)
-    failed(capsys, ["report", str(two)], 2, "holds 2 launches", "--launch: 0, 1")
+    failed(capsys, ["report", str(two)], 2, "holds 2 launches", "--launch: 0 (fixed), 1 (fixed)")
     assert main(["report", str(two), "--launch", "1"]) == 0
     assert main(["export", str(two), "--csv", str(tmp_path / "x.csv")]) == 0
     assert len((tmp_path / "x.sm.csv").read_text().splitlines()) == 1 + 2 * 132

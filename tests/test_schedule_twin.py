@@ -22,7 +22,7 @@ SHIM = """
 #include "schedule.cuh"
 extern "C" int twin(int schedule, int tiles_m, int tiles_n, int k_iters, int group, int num_ctas, int parts,
                     int split_tiles, const wavescope::TileWork* work, int* rows) {
-    const wavescope::Plan plan{{tiles_m, tiles_n, k_iters, group}, num_ctas, parts, split_tiles};
+    const wavescope::Plan plan{{tiles_m, tiles_n, k_iters, group}, num_ctas, parts, split_tiles, 0};
     int count = 0;
     for (int cta = 0; cta < num_ctas; ++cta) {
         wavescope::Unit unit;
@@ -84,8 +84,9 @@ def planned(schedule: Schedule) -> np.ndarray:
 @st.composite
 def schedules(draw: st.DrawFn) -> Schedule:
     name, places = draw(st.sampled_from(SCHEDULES)), draw(st.integers(1, 40))
-    most = {"splitk": 9, "streamk": places, "hybrid": 2, "tailsplit": min(places, 9)}.get(name)
     problem, tile = draw(problems), draw(tiles)
+    left = tile.num_tiles(problem) % places
+    most = {"splitk": 9, "streamk": places, "hybrid": 2, "tailsplit": min(places // left, 9) if left else 9}.get(name)
     if name in ("splitk", "tailsplit") and most is not None:
         most = min(most, tile.k_iters(problem))
     raster = Raster(draw(rasters))

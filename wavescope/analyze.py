@@ -57,6 +57,7 @@ def analyze(trace: Trace, launch_id: int | None = None) -> WaveReport:
         refusals=(*_refusals(shares, tail, units, flop, step), *doubts, *placement_sentences(placement)),
         placement=placement,
         flop=flop,
+        mac_cycles=None if states.state_cycles is None else int(states.state_cycles[:, Kind.MAC].sum()),
     )
 
 

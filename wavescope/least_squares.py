@@ -53,19 +53,26 @@ def separable(residuals: Residuals, at: FloatArray, high: FloatArray) -> Mask:
     return separable_columns(list(_derivatives(residuals, at, high).T))
 
 
+def require_scipy() -> None:
+    """Raises: UsageError where SciPy, which only fits of costs need, is not installed."""
+    try:
+        import scipy.optimize  # noqa: F401
+    except ImportError:
+        raise UsageError(
+            "calibration needs SciPy, which is not installed; pip install 'wavescope[calibrate]'"
+        ) from None
+
+
 def bounded(residuals: Residuals, start: FloatArray, low: FloatArray, high: FloatArray, moves: Mask) -> FloatArray:
     """Parameters in [low, high] with the least sum of squared residuals that a descent from `start` finds.
 
     Parameters are about as large as 1; those that do not `move` stay as they are.
 
-    Raises: UsageError where SciPy, which only calibration needs, is not installed.
+    Raises: UsageError where SciPy is not installed.
     """
-    try:
-        from scipy.optimize import least_squares
-    except ImportError:
-        raise UsageError(
-            "calibration needs SciPy, which is not installed; pip install 'wavescope[calibrate]'"
-        ) from None
+    require_scipy()
+    from scipy.optimize import least_squares
+
     at = start.copy()
     if not moves.any():
         return at

@@ -14,7 +14,7 @@ from wavescope.errors import UsageError
 from wavescope.grid_model import UNCALIBRATED, GridModel
 from wavescope.problem import Problem, Tile
 from wavescope.schedule import DEFAULT_RASTER, SCHEDULES, SPLIT_SCHEDULES, Raster, Schedule, check_work, decompose
-from wavescope.trace import Order, Reduction
+from wavescope.trace import Launch, Order, Reduction
 from wavescope.work import Work
 
 
@@ -68,6 +68,17 @@ class Variant:
             else:
                 raster = Raster(option)
         return cls(match[1], None if match[2] is None else int(match[2]), raster, reduction, order)
+
+    @classmethod
+    def of(cls, launch: Launch) -> Variant:
+        """How a recorded launch was run.
+
+        Raises: UsageError where its kernel is not wavescope's own.
+        """
+        if launch.schedule is None or launch.raster is None:
+            raise UsageError(f"launch {launch.launch_id} of {launch.kernel} names no schedule of wavescope's")
+        parts = launch.parts if launch.schedule in SPLIT_SCHEDULES else None
+        return cls(launch.schedule, parts, Raster(launch.raster), launch.reduction, launch.order)
 
     def check_work(self, work: Work | None) -> None:
         """Pass where this can run on such work; raises as schedule.check_work."""

@@ -25,10 +25,11 @@ struct TileGrid {
 };
 
 // What the host chose: the first split_tiles tiles are cut, into `parts` each or into one
-// share for each CTA.
+// share for each CTA.  TAILSPLIT: the last `reducers` CTAs, which have no part, add all
+// partial sums; 0: those who have the parts do.
 struct Plan {
     TileGrid grid;
-    int num_ctas, parts, split_tiles;
+    int num_ctas, parts, split_tiles, reducers;
 };
 
 // One unit: a tile, or a k-range [k_begin, k_end) of one, in k_iters; `tile` is its number
@@ -106,11 +107,10 @@ WS_HOST_DEVICE bool piece_of_share(const Plan& plan, int cta, int round, int* pi
 // Who shares the tile of a CTA's unit.
 WS_HOST_DEVICE Sharing sharing_of(int schedule, const Plan& plan, int cta, const Unit& unit) {
     if (!splits_tiles(schedule) || unit.tile >= plan.split_tiles) return Sharing{0, 0, 1};
+    const int first_slot = unit.tile * plan.parts;
+    if (schedule == TAILSPLIT) return Sharing{first_slot, unit.index - first_slot, plan.parts};
+    if (schedule == SPLITK) return Sharing{first_slot, plan.parts - 1 - cta / num_tiles(plan.grid), plan.parts};
     const int k_iters = plan.grid.k_iters;
-    if (schedule == SPLITK || schedule == TAILSPLIT) {
-        const int part = share_of(k_iters, plan.parts, unit.k_begin);
-        return Sharing{unit.tile * plan.parts, part, plan.parts};
-    }
     const int total = plan.split_tiles * k_iters, tile_begin = unit.tile * k_iters;
     const int first = share_of(total, plan.num_ctas, tile_begin);
     const int last = share_of(total, plan.num_ctas, tile_begin + k_iters - 1);
@@ -132,12 +132,12 @@ WS_HOST_DEVICE bool next_unit(int schedule, const Plan& plan, int cta, int round
         first_index = plan.split_tiles + plan.num_ctas;
     }
     if (schedule == TAILSPLIT && plan.split_tiles > 0) {
-        const int parts = plan.split_tiles * plan.parts, index = cta + round * plan.num_ctas;
-        if (index < parts) {
-            *unit = part_of_tile(plan, index / plan.parts, index % plan.parts, index);
+        const int parts = plan.split_tiles * plan.parts;  // no more than CTAs
+        if (round == 0 && cta < parts) {
+            *unit = part_of_tile(plan, cta / plan.parts, cta % plan.parts, cta);
             return true;
         }
-        done = cta < parts ? (parts - 1 - cta) / plan.num_ctas + 1 : 0;
+        done = cta < parts ? 1 : 0;
         first_index = parts;
     }
     const int whole = schedule == DYNAMIC ? ticket : cta + (round - done) * plan.num_ctas;

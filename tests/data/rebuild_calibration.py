@@ -22,7 +22,7 @@ sys.path.insert(0, str(ROOT))
 
 from tests.recorded import DATA, triton_matmul  # noqa: E402
 from wavescope.calibrate import fit_all  # noqa: E402
-from wavescope.calibration import Calibration, render  # noqa: E402
+from wavescope.calibration_row import Calibration, render  # noqa: E402
 from wavescope.problem import Problem  # noqa: E402
 from wavescope.trace import Kind, Trace  # noqa: E402
 from wavescope.trace_file import load  # noqa: E402

@@ -189,7 +189,7 @@ TWIN = """
 #include "schedule.cuh"
 extern "C" __global__ void twin(int schedule, int tiles_m, int tiles_n, int k_iters, int group, int num_ctas,
                                 int parts, int split_tiles, int* rows) {
-    const wavescope::Plan plan{{tiles_m, tiles_n, k_iters, group}, num_ctas, parts, split_tiles};
+    const wavescope::Plan plan{{tiles_m, tiles_n, k_iters, group}, num_ctas, parts, split_tiles, 0};
     wavescope::Unit unit;
     for (int round = 0; wavescope::next_unit(schedule, plan, blockIdx.x, round, blockIdx.x + round * num_ctas, &unit);
          ++round) {

@@ -55,6 +55,7 @@ def examine() -> Iterator[Finding]:
     for package in BASE_PACKAGES:
         yield _package(package, "problem", f"pip install {package}")
     yield _checked(SUMMARY, _simulate, "see the message; reinstall wavescope")
+    yield _checked("calibration", _calibration, "")
     yield from _cupy()
     yield _checked("NVRTC", _nvrtc, "")
     yield _checked("kernel sources", _sources, "")
@@ -105,6 +106,15 @@ def _simulate() -> str:
     trace = run(problem, default_tile(problem, device), Variant("fixed"), device, reason="doctor tries it")
     analyze(trace)
     return f"work without a GPU, on {len(list_devices())} virtual devices"
+
+
+def _calibration() -> str:
+    """Whose unit costs simulations and Stream-K use."""
+    from wavescope.calibration_file import user_path, user_rows
+
+    rows = user_rows()
+    devices = ", ".join(sorted({row.device for row in rows}))
+    return f"{user_path()}: {len(rows)} rows for {devices}, else the shipped one" if rows else "the shipped one"
 
 
 def _cupy() -> Iterator[Finding]:
