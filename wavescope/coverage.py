@@ -10,7 +10,7 @@ from wavescope.schedule import Schedule
 from wavescope.states import dense_index
 from wavescope.trace import NULL, Launch, Spans
 from wavescope.units import Units, in_unit, units_of
-from wavescope.work import Work
+from wavescope.work import Work, work_of
 
 _SAME_IN_UNIT = ("cta", "tile_m", "tile_n", "k_begin", "k_end")
 _SPARE_TILES = 2**16  # up to so many, and four times the units, missing tiles are named one by one
@@ -31,7 +31,7 @@ def check_units(spans: Spans, launch: Launch, schedule: Schedule | None) -> None
         return
     _check_agreement(spans, units)
     if launch.problem is not None and launch.tile is not None:
-        _check_coverage(units, launch.problem, launch.tile, launch.work)
+        _check_coverage(units, launch.problem, launch.tile, work_of(launch))
     if schedule is not None:
         _check_schedule(units, schedule)
 
@@ -52,7 +52,7 @@ def _check_agreement(spans: Spans, units: Units) -> None:
             )
 
 
-def _check_coverage(units: Units, problem: Problem, shape: Tile, work: str | None) -> None:
+def _check_coverage(units: Units, problem: Problem, shape: Tile, work: Work | None) -> None:
     """Each tile's k-ranges, put in order, run from 0 to its k_iters without gap or overlap."""
     tiles_m, tiles_n, most = shape.tiles_m(problem), shape.tiles_n(problem), shape.k_iters(problem)
     num_tiles = tiles_m * tiles_n  # Python integers: no problem is too large to count
@@ -63,7 +63,7 @@ def _check_coverage(units: Units, problem: Problem, shape: Tile, work: str | Non
         )
     outside = (units.tile_m < 0) | (units.tile_m >= tiles_m) | (units.tile_n < 0) | (units.tile_n >= tiles_n)
     tile = units.tile_m * tiles_n + units.tile_n
-    k_iters = np.full(num_tiles, most) if work is None else Work.parse(work).k_iters_of(problem, shape).ravel()
+    k_iters = np.full(num_tiles, most) if work is None else work.k_iters_of(problem, shape).ravel()
     of_unit = k_iters[np.where(outside, 0, tile)]
     outside |= (units.k_begin < 0) | (units.k_end > of_unit) | (units.k_begin >= units.k_end)
     if outside.any():

@@ -86,7 +86,7 @@ def duel(
                 trace=trace,
                 times={regime: each.time_ns for regime, each in of_one.items()},
                 ratios={regime: each.ratio for regime, each in of_one.items()},
-                predicted_ns=predicted_ns(problem, tile, variant, device, seed=seed, most_ctas=most_ctas),
+                predicted_ns=predicted_ns(problem, tile, variant, device, seed=seed, most_ctas=most_ctas, work=work),
                 verified=verdicts,
                 notes=one.notes,
             )
@@ -104,12 +104,14 @@ def duel(
                 verified={"plain_normal": other[1].as_found()},
             )
         )
-    return Comparison(problem, tile, device, "measured", "", tuple(contenders))
+    return Comparison(problem, tile, device, "measured", "", tuple(contenders), work)
 
 
 def _library(prepared: Prepared, stream: Stream) -> tuple[Library, Verdict] | str:
     """cuBLAS on the operands of `prepared`, verified as the kernels are; or why it cannot run."""
     operands = prepared.sets[0]
+    if prepared.schedule.work is not None:
+        return f"{LIBRARY} sums over all of k, and has no work {prepared.schedule.work}"
     try:
         library = cublas(prepared.schedule.problem, prepared.sets, prepared.deadline_s)
         fill_bytes(operands.c, POISON, stream)

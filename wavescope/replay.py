@@ -9,6 +9,7 @@ from wavescope.schedule import Schedule
 from wavescope.simulate import simulate
 from wavescope.trace import Launch, Trace
 from wavescope.variant import Variant
+from wavescope.work import work_of
 
 
 def schedule_of(launch: Launch) -> Schedule:
@@ -19,7 +20,7 @@ def schedule_of(launch: Launch) -> Schedule:
     variant = Variant.of(launch)
     if launch.problem is None or launch.tile is None:
         raise UsageError(f"launch {launch.launch_id} of {launch.kernel} names no problem and tile")
-    return variant.decompose(launch.problem, launch.tile, launch.places)
+    return variant.decompose(launch.problem, launch.tile, launch.places, work=work_of(launch))
 
 
 def replay(launch: Launch, schedule: Schedule, device: Device, calibration: Calibration | None = None) -> Trace:

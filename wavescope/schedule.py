@@ -5,9 +5,8 @@ Twin: kernels/include/schedule.cuh; tests/test_schedule_twin.py compares every u
 
 from __future__ import annotations
 
-import re
 from dataclasses import dataclass, field
-from typing import Any, Literal, get_args
+from typing import Literal, get_args
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,12 +15,12 @@ from wavescope import cuts
 from wavescope.errors import ShapeError, UsageError
 from wavescope.grid_model import MAX_TAIL_PARTS, UNCALIBRATED, GridModel, in_step
 from wavescope.problem import MAX_UNITS, Problem, Tile
+from wavescope.raster import DEFAULT_RASTER, IntArray, Raster, in_raster, tile_at
 from wavescope.trace import Order
 from wavescope.work import Work
 
 ScheduleName = Literal["fixed", "persistent", "dynamic", "splitk", "streamk", "hybrid", "tailsplit"]
 Dispatch = Literal["hardware", "static", "queue"]
-IntArray = NDArray[np.int32]
 
 SCHEDULES: tuple[ScheduleName, ...] = get_args(ScheduleName)
 # Schedules that cut tiles along k, and what their number means.
@@ -33,32 +32,6 @@ SPLIT_SCHEDULES: dict[str, str] = {
 }
 # Unit arrays take 20 bytes a unit: above this, say so instead of filling the memory.
 MAX_LISTED_UNITS = 20_000_000
-
-
-@dataclass(frozen=True)
-class Raster:
-    """The order in which unit indices walk the tiles of C.
-
-    `row` walks along n, `column` along m, `groupedG` walks G tile rows together, column
-    by column, so that CTAs running at the same time share operands in L2.
-    """
-
-    name: str = "grouped8"
-
-    def __post_init__(self) -> None:
-        if self.name not in ("row", "column") and not re.fullmatch(r"grouped[1-9]\d{0,5}", self.name, re.ASCII):
-            raise UsageError(f"raster '{self.name}' is unknown; use row, column or groupedG (for example grouped8)")
-
-    def group(self, tiles_m: int) -> int:
-        """Tile rows walked together, the kernels' raster_group."""
-        if self.name == "row":
-            return 1
-        if self.name == "column":
-            return tiles_m
-        return min(int(self.name.removeprefix("grouped")), tiles_m)
-
-
-DEFAULT_RASTER = Raster()
 
 
 @dataclass(frozen=True)
@@ -221,7 +194,7 @@ def decompose(
         cut = cuts.tailsplit(tiles, k_iters, left if parts > 1 else 0, parts, places)
         reducers = model.tail_reducers(left, k_iters, parts, places, tiles - left) if left else 0
     else:
-        sizes = np.full(tiles, k_iters) if work is None else _in_raster(work.k_iters_of(problem, tile), raster)
+        sizes = np.full(tiles, k_iters) if work is None else in_raster(work.k_iters_of(problem, tile), raster)
         num_ctas = tiles if name == "fixed" else min(places, tiles)
         parts, cut = 1, cuts.whole(sizes, num_ctas, name == "dynamic", order == "lpt")
     if int(cut.split_tiles) * k_iters >= 2**31:
@@ -292,23 +265,6 @@ def _check_parts(name: str, parts: int, tiles: int, k_iters: int, places: int) -
             f"{name}:{parts} is not possible ({SPLIT_SCHEDULES[name]}: 1 to {most}{f', {why}' if why else ''}); "
             f"use {name}:{min(max(parts, 1), most)}"
         )
-
-
-def tile_at(index: NDArray[Any], tiles_m: int, tiles_n: int, raster: Raster) -> tuple[IntArray, IntArray]:
-    """Tile coordinates (tile_m, tile_n) of unit indices under a raster order."""
-    group = raster.group(tiles_m)
-    band = group * tiles_n
-    first_m = index // band * group
-    rows = np.minimum(tiles_m - first_m, group)
-    within = index % band
-    return (first_m + within % rows).astype(np.int32), (within // rows).astype(np.int32)
-
-
-def _in_raster(of_tile: IntArray, raster: Raster) -> NDArray[np.int64]:
-    """Values of the tiles, [tiles_m, tiles_n], in raster order."""
-    tiles_m, tiles_n = of_tile.shape
-    values: NDArray[np.int64] = of_tile[tile_at(np.arange(of_tile.size), tiles_m, tiles_n, raster)].astype(np.int64)
-    return values
 
 
 def nominal_waves(num_units: int, places: int) -> float:

@@ -13,7 +13,8 @@ from difflib import get_close_matches
 from wavescope.errors import UsageError
 from wavescope.grid_model import UNCALIBRATED, GridModel
 from wavescope.problem import Problem, Tile
-from wavescope.schedule import DEFAULT_RASTER, SCHEDULES, SPLIT_SCHEDULES, Raster, Schedule, check_work, decompose
+from wavescope.raster import DEFAULT_RASTER, Raster
+from wavescope.schedule import SCHEDULES, SPLIT_SCHEDULES, Schedule, check_work, decompose
 from wavescope.trace import Launch, Order, Reduction
 from wavescope.work import Work
 

@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 
 from wavescope.errors import UsageError
 from wavescope.problem import Problem, Tile
+from wavescope.trace import Launch
 
 WorkKind = Literal["ragged", "skip"]
 WORK_KINDS: tuple[WorkKind, ...] = get_args(WorkKind)
@@ -85,6 +86,11 @@ class Work:
 
     def __str__(self) -> str:
         return f"ragged:{self.seed}" if self.kind == "ragged" else f"skip:{self.dropped!r}:{self.seed}"
+
+
+def work_of(launch: Launch) -> Work | None:
+    """The irregular work of a recorded launch, None where every tile summed over all of k."""
+    return None if launch.work is None else Work.parse(launch.work)
 
 
 def _seed(text: str, whole: str) -> int:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, NamedTuple, cast
 import typer
 
 from wavescope.cli.numbers import positive_number, whole_number
-from wavescope.cli.options import Csv, FailUnder, Json, one_of
+from wavescope.cli.options import Csv, FailUnder, Json, WorkWords, one_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -46,15 +46,7 @@ def profile(
             "longest tiles of irregular work.",
         ),
     ] = "fixed",
-    work: Annotated[
-        str | None,
-        typer.Option(
-            metavar="WORK",
-            help="Irregular work. ragged:SEED: each tile sums over its own number of k_iters, drawn from 1 to all. "
-            "skip:P: each k_iter is dropped with probability P (drawn from --seed), one stays at least; those kept "
-            "are read from the front, as if gathered. For fixed, persistent and dynamic.",
-        ),
-    ] = None,
+    work: WorkWords = None,
     tile: Annotated[
         str | None,
         typer.Option(metavar="MxNxK", help="Tile, such as 128x256x64.  [default: the largest that gives every SM one]"),
@@ -114,7 +106,7 @@ def profile(
     wanted = outputs(json=json, csv=csv, fail_under=fail_under, trace=output)
 
     from wavescope.cli.target import choose
-    from wavescope.schedule import Raster
+    from wavescope.raster import Raster
     from wavescope.variant import Variant
     from wavescope.work import Work
 
