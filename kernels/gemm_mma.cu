@@ -282,12 +282,13 @@ gemm_mma(const char* __restrict__ a, const char* __restrict__ b, unsigned short*
             return TileGrid{(opaque(m) + TILE_M - 1) / TILE_M, (opaque(n) + TILE_N - 1) / TILE_N,
                             (opaque(k) + TILE_K - 1) / TILE_K, raster_group};
         },
-        parts, split_tiles, reducers, counter, work, Workspace{partials, sync, num_slots}, records, flat,
+        parts, split_tiles, reducers, counter, Workspace{partials, sync, num_slots}, records, flat,
         [&](const Unit& unit) {
             main_loop(acc, Operands{a, b, m, n, k, lda, ldb}, unit, shared_address(memory));
         },
         [&](const Unit& unit) { store_tile(Output{c, m, n, ldc}, unit, flat); },
         [&](const Unit& unit, int part, int warp, const float(&sums)[PIECE]) {
             store_part(Output{c, m, n, ldc}, unit, warp, part / PIECES_N, part % PIECES_N, sums);
-        });
+        },
+        work);
 }

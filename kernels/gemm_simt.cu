@@ -230,7 +230,7 @@ gemm_simt(const float* __restrict__ a, const float* __restrict__ b, float* __res
             return TileGrid{(opaque(m) + TILE_M - 1) / TILE_M, (opaque(n) + TILE_N - 1) / TILE_N,
                             (opaque(k) + TILE_K - 1) / TILE_K, raster_group};
         },
-        parts, split_tiles, reducers, counter, work, Workspace{partials, sync, num_slots}, records, flat,
+        parts, split_tiles, reducers, counter, Workspace{partials, sync, num_slots}, records, flat,
         [&](const Unit& unit) {
 #pragma unroll
             for (int i = 0; i < THREAD_M; ++i)
@@ -250,5 +250,6 @@ gemm_simt(const float* __restrict__ a, const float* __restrict__ b, float* __res
         [&](const Unit& unit) { store_tile(Output{c, m, n, ldc}, unit, flat); },
         [&](const Unit& unit, int part, int warp, const float(&sums)[PIECE]) {
             store_part(Output{c, m, n, ldc}, unit, warp, part, sums);
-        });
+        },
+        work);
 }

@@ -162,9 +162,9 @@ __device__ __forceinline__ void reduce(const Sums& sums, const Plan& plan, int r
 // records: one a CTA, then records_of_unit() a unit.
 template <int SCHEDULE_ID, int THREADS, int FLOATS, typename Grid, typename Multiply, typename Store, typename StorePiece>
 __device__ __forceinline__ void run_units(Grid grid_of, int parts, int split_tiles, int reducers, int* counter,
-                                          const TileWork* work, const Workspace& space, Record* records,
-                                          float (&acc)[FLOATS], Multiply multiply, Store store,
-                                          StorePiece store_piece) {
+                                          const Workspace& space, Record* records, float (&acc)[FLOATS],
+                                          Multiply multiply, Store store, StorePiece store_piece,
+                                          const TileWork* work = nullptr) {
     constexpr bool SPLITS = splits_tiles(SCHEDULE_ID);
     static_assert(!WORK || !SPLITS, "only whole tiles have k_iters of their own");
     __shared__ Shared<int> shared_word;
