@@ -15,18 +15,20 @@ struct Verdict {
 
 // layout: 0 tn (B stored [n, k]), 1 nn ([k, n]).  tolerance_relative and tolerance_absolute 0: C must be the correctly rounded reference.
 // first_block: this launch's first row of CTAs, so that a launch stays short.
+// k_ends: how much of k each CTA's elements sum over, row by row of CTAs of all launches; null: all of it.
 extern "C" __global__ void __launch_bounds__(THREADS)
 check(const void* a, const void* b, const void* c, int m, int n, int k, int lda, int ldb, int ldc, int type,
-      int layout, float tolerance_relative, float tolerance_absolute, int first_block, Verdict* verdict) {
+      int layout, float tolerance_relative, float tolerance_absolute, int first_block, const int* k_ends, Verdict* verdict) {
     __shared__ float tile_a[DEPTH][BLOCK + 1], tile_b[DEPTH][BLOCK + 1];
     const long long first_m = static_cast<long long>(first_block + blockIdx.y) * BLOCK;
     const long long first_n = static_cast<long long>(blockIdx.x) * BLOCK;
     const int x = threadIdx.x % 16, y = threadIdx.x / 16;
+    const int k_end = k_ends ? k_ends[static_cast<long long>(first_block + blockIdx.y) * gridDim.x + blockIdx.x] : k;
     float reference[4][4] = {};
-    for (int k_begin = 0; k_begin < k; k_begin += DEPTH) {
+    for (int k_begin = 0; k_begin < k_end; k_begin += DEPTH) {
         for (int i = threadIdx.x; i < BLOCK * DEPTH; i += THREADS) {
             const int row = i / DEPTH, at = i % DEPTH;
-            const bool inside = k_begin + at < k;
+            const bool inside = k_begin + at < k_end;
             tile_a[at][row] =
                 inside && first_m + row < m ? to_float(a, (first_m + row) * lda + k_begin + at, type) : 0.f;
             tile_b[at][row] =

@@ -3,7 +3,7 @@
 //
 // -D: TILE_M TILE_N TILE_K  WARPS_M WARPS_N  STAGES  MIN_CTAS (CTAs an SM must hold)
 //     DTYPE (0 bf16, 1 fp16)  LAYOUT (0 tn, 1 nn)  SCHEDULE (schedule.cuh)
-//     REDUCTION (fixup.cuh)  PROBE (trace.cuh)
+//     REDUCTION (fixup.cuh)  WORK (1: tiles of unequal k, as `work` says)  PROBE (trace.cuh)
 // Rows of A, B and C start at multiples of 16 bytes; elements beyond m, n, k are neither
 // read nor written.
 #include "loop.cuh"
@@ -273,7 +273,7 @@ __device__ __forceinline__ void store_tile(const Output& o, const Unit& unit, co
 extern "C" __global__ void __launch_bounds__(THREADS, MIN_CTAS)
 gemm_mma(const char* __restrict__ a, const char* __restrict__ b, unsigned short* __restrict__ c, int m, int n, int k,
          int lda, int ldb, int ldc, int raster_group, int parts, int split_tiles, int reducers, int* counter, float4* partials,
-         unsigned int* sync, int num_slots, Record* records) {
+         unsigned int* sync, int num_slots, Record* records, const TileWork* __restrict__ work) {
     extern __shared__ __align__(128) unsigned char memory[];
     float acc[FRAGMENTS_M][FRAGMENTS_N][4];
     float(&flat)[FLOATS] = reinterpret_cast<float(&)[FLOATS]>(acc);
@@ -289,5 +289,6 @@ gemm_mma(const char* __restrict__ a, const char* __restrict__ b, unsigned short*
         [&](const Unit& unit) { store_tile(Output{c, m, n, ldc}, unit, flat); },
         [&](const Unit& unit, int part, int warp, const float(&sums)[PIECE]) {
             store_part(Output{c, m, n, ldc}, unit, warp, part / PIECES_N, part % PIECES_N, sums);
-        });
+        },
+        work);
 }

@@ -2,7 +2,8 @@
 // [n, k] (layout tn) or [k, n] (nn).
 //
 // -D: TILE_M TILE_N TILE_K  WARPS_M WARPS_N  MIN_CTAS (CTAs an SM must hold)
-//     LAYOUT (0 tn, 1 nn)  SCHEDULE (schedule.cuh)  REDUCTION (fixup.cuh)  PROBE (trace.cuh)
+//     LAYOUT (0 tn, 1 nn)  SCHEDULE (schedule.cuh)  REDUCTION (fixup.cuh)
+//     WORK (1: tiles of unequal k, as `work` says)  PROBE (trace.cuh)
 // Tiles lie k-major in shared memory, two of them: while one is multiplied, the next is on
 // its way through registers.
 #include "loop.cuh"
@@ -218,7 +219,7 @@ __device__ __forceinline__ void store_tile(const Output& o, const Unit& unit, co
 extern "C" __global__ void __launch_bounds__(THREADS, MIN_CTAS)
 gemm_simt(const float* __restrict__ a, const float* __restrict__ b, float* __restrict__ c, int m, int n, int k, int lda,
           int ldb, int ldc, int raster_group, int parts, int split_tiles, int reducers, int* counter, float4* partials,
-          unsigned int* sync, int num_slots, Record* records) {
+          unsigned int* sync, int num_slots, Record* records, const TileWork* __restrict__ work) {
     extern __shared__ __align__(16) unsigned char memory[];
     Stage* const stages = reinterpret_cast<Stage*>(memory);
     const Operands o{a, b, m, n, k, lda, ldb};
@@ -249,5 +250,6 @@ gemm_simt(const float* __restrict__ a, const float* __restrict__ b, float* __res
         [&](const Unit& unit) { store_tile(Output{c, m, n, ldc}, unit, flat); },
         [&](const Unit& unit, int part, int warp, const float(&sums)[PIECE]) {
             store_part(Output{c, m, n, ldc}, unit, warp, part, sums);
-        });
+        },
+        work);
 }

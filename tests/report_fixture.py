@@ -11,6 +11,7 @@ from dataclasses import replace
 import numpy as np
 
 from wavescope.device import Device
+from wavescope.flop import Flop
 from wavescope.problem import Problem, Tile
 from wavescope.stats import Estimate
 from wavescope.trace import Launch, Timing
@@ -191,6 +192,7 @@ def report() -> WaveReport:
         longest_sm_cycles=146_200,
         place_busy=parts.not_idle.value / parts.total_ns,
         refusals=(),
+        flop=Flop(2 * 2304 * 2304 * 4096, 2 * 2304 * 2304 * 4096),
     )
 
 

@@ -12,7 +12,8 @@ from wavescope.errors import IntegrityError
 from wavescope.integrity import check
 from wavescope.problem import Problem, Tile
 from wavescope.schedule import Raster, Schedule, decompose
-from wavescope.trace import NULL, Kind, Spans, Trace
+from wavescope.trace import NULL, Kind, Order, Spans, Trace
+from wavescope.work import Work
 
 PROBLEM, TILE = Problem(32, 48, 64), Tile(16, 16, 16)  # 2 x 3 tiles of 4 k_iters
 SMS = 2
@@ -57,6 +58,61 @@ def test_a_launch_that_ran_its_schedule_passes(name: str) -> None:
 
 def test_a_queue_passes_by_coverage_whoever_ran_a_unit() -> None:
     check(trace_of(run(plan("dynamic"), order=lambda unit: unit % 3 % 2), schedule="dynamic"), plan("dynamic"))
+
+
+def test_a_queue_has_to_do_the_schedules_units() -> None:
+    rows = run(plan("dynamic"), order=lambda unit: unit % 2)
+    with pytest.raises(IntegrityError, match="unit 1 ran with tile_m 0, schedule dynamic says 1"):
+        check(trace_of(rows, schedule="dynamic"), decompose("dynamic", PROBLEM, TILE, SMS, Raster("column")))
+
+
+WORK, K_ITERS = Work("ragged", 348), [[2, 1, 1], [3, 4, 1]]
+
+
+def irregular(name: str, order: Order = "raster") -> Schedule:
+    return decompose(name, PROBLEM, TILE, SMS, Raster("row"), work=WORK, order=order)
+
+
+@pytest.mark.parametrize("order", ["raster", "lpt"])
+@pytest.mark.parametrize("name", ["fixed", "persistent", "dynamic"])
+def test_irregular_work_passes_where_each_tile_took_its_own_k_iters(name: str, order: Order) -> None:
+    assert WORK.k_iters_of(PROBLEM, TILE).tolist() == K_ITERS
+    schedule = irregular(name, order)
+    rows = run(schedule, order=(lambda unit: unit % 3 % 2) if name == "dynamic" else None)
+    check(trace_of(rows, schedule=name, work=str(WORK), order=order), schedule)
+    with pytest.raises(IntegrityError, match=r"k_iters \[[0-9], 4\) missing"):
+        check(trace_of(rows, schedule=name))  # all of k was to be summed
+
+
+@pytest.mark.parametrize(
+    ("k_end", "message"),
+    [
+        (3, "tile (1, 1): k_iters [3, 4) missing (1 such places in all)"),
+        (5, "k_iters [0, 5), outside 2 x 3 tiles of 4 k_iters (this one, by work ragged:348) (1 such units)"),
+    ],
+)
+def test_a_tile_of_a_wrong_k_is_caught(k_end: int, message: str) -> None:
+    spans = spans_from(run(irregular("fixed")))
+    for at in np.flatnonzero(spans.unit == 4):
+        spans = changed(spans, int(at), k_end=k_end)
+    with pytest.raises(IntegrityError) as raised:
+        check(trace_of(spans, work=str(WORK)))
+    assert message in str(raised.value)
+
+
+def test_two_tiles_that_changed_their_k_are_caught() -> None:
+    # tiles (0, 0) and (1, 0) take each other's 2 and 3 k_iters: the sum is right
+    spans = spans_from(run(irregular("fixed")))
+    for at in np.flatnonzero(np.isin(spans.unit, [0, 3])):
+        spans = changed(spans, int(at), k_end=5 - int(spans.k_end[at]))
+    with pytest.raises(IntegrityError, match=r"unit 0 computes tile \(0, 0\), k_iters \[0, 3\), outside"):
+        check(trace_of(spans, work=str(WORK)))
+
+
+def test_longest_first_has_to_be_done() -> None:
+    rows = run(irregular("dynamic"), order=lambda unit: unit % 2)
+    with pytest.raises(IntegrityError, match="unit 0 ran with tile_m 0, schedule dynamic says 1"):
+        check(trace_of(rows, schedule="dynamic", work=str(WORK)), irregular("dynamic", "lpt"))
 
 
 def test_a_large_launch_passes() -> None:

@@ -3,6 +3,7 @@
 import ctypes
 import subprocess
 from pathlib import Path
+from typing import get_args
 
 import numpy as np
 import pytest
@@ -14,16 +15,19 @@ from wavescope.kernels import SCHEDULE_IDS
 from wavescope.nvrtc import kernel_directory
 from wavescope.problem import Problem, Tile
 from wavescope.schedule import SCHEDULES, Raster, Schedule, decompose
+from wavescope.trace import Order
+from wavescope.work import Work
 
 SHIM = """
 #include "schedule.cuh"
 extern "C" int twin(int schedule, int tiles_m, int tiles_n, int k_iters, int group, int num_ctas, int parts,
-                    int split_tiles, int* rows) {
+                    int split_tiles, const wavescope::TileWork* work, int* rows) {
     const wavescope::Plan plan{{tiles_m, tiles_n, k_iters, group}, num_ctas, parts, split_tiles, 0};
     int count = 0;
     for (int cta = 0; cta < num_ctas; ++cta) {
         wavescope::Unit unit;
         for (int round = 0; wavescope::next_unit(schedule, plan, cta, round, cta + round * num_ctas, &unit); ++round) {
+            if (work) unit = wavescope::unit_of_work(plan.grid, work[unit.index], unit.index);
             int* row = rows + 9 * count++;
             row[0] = unit.index, row[1] = cta, row[2] = unit.tile_m, row[3] = unit.tile_n;
             row[4] = unit.k_begin, row[5] = unit.k_end;
@@ -49,6 +53,10 @@ def twin(tmp_path_factory: pytest.TempPathFactory) -> ctypes.CDLL:
 
 problems = st.builds(Problem, st.integers(1, 900), st.integers(1, 900), st.integers(1, 300))
 tiles = st.builds(Tile, *(st.sampled_from([16, 32, 64, 128]),) * 3)
+works = st.one_of(
+    st.builds(Work, st.just("ragged"), st.integers(0, 99)),
+    st.builds(Work, st.just("skip"), st.integers(0, 99), st.floats(0, 0.99)),
+)
 rasters = st.sampled_from(["row", "column", "grouped1", "grouped3", "grouped8", "grouped999"])
 
 
@@ -59,7 +67,8 @@ def units(twin: ctypes.CDLL, schedule: Schedule) -> np.ndarray:
     rows = np.full((schedule.num_units + 1, 9), -7, np.int32)
     grid = (tiles_m, tile.tiles_n(problem), tile.k_iters(problem), schedule.raster.group(tiles_m))
     plan = (schedule.num_ctas, schedule.parts, schedule.split_tiles)
-    count = twin.twin(SCHEDULE_IDS[schedule.name], *grid, *plan, rows.ctypes.data_as(ctypes.POINTER(ctypes.c_int)))
+    table = None if schedule.table is None else schedule.table.ctypes.data_as(ctypes.c_void_p)
+    count = twin.twin(SCHEDULE_IDS[schedule.name], *grid, *plan, table, rows.ctypes.data_as(ctypes.c_void_p))
     assert count == schedule.num_units
     return rows[:count][np.argsort(rows[:count, 0])]
 
@@ -80,8 +89,12 @@ def schedules(draw: st.DrawFn) -> Schedule:
     most = {"splitk": 9, "streamk": places, "hybrid": 2, "tailsplit": min(places // left, 9) if left else 9}.get(name)
     if name in ("splitk", "tailsplit") and most is not None:
         most = min(most, tile.k_iters(problem))
+    raster = Raster(draw(rasters))
+    if most is None and draw(st.booleans()):
+        work, order = draw(works), draw(st.sampled_from(get_args(Order)))
+        return decompose(name, problem, tile, places, raster, work=work, order=order)
     parts = None if most is None else draw(st.one_of(st.none(), st.integers(1, most)))
-    return decompose(name, problem, tile, places, Raster(draw(rasters)), parts)
+    return decompose(name, problem, tile, places, raster, parts)
 
 
 @settings(max_examples=5000, deadline=None)
@@ -98,7 +111,10 @@ def test_every_k_iter_once_and_one_owner_a_tile(schedule: Schedule) -> None:
     at = (schedule.tile_m, schedule.tile_n)
     np.add.at(done, (*at, schedule.k_begin), 1)
     np.add.at(done, (*at, schedule.k_end), -1)
-    assert (np.cumsum(done, axis=2)[:, :, :-1] == 1).all()
+    todo = np.full(done.shape[:2], tile.k_iters(problem))
+    if schedule.work is not None:
+        todo = schedule.work.k_iters_of(problem, tile)
+    assert np.array_equal(np.cumsum(done, axis=2)[:, :, :-1], np.arange(done.shape[2] - 1) < todo[:, :, None])
     assert (schedule.k_end > schedule.k_begin).all()
     first, rank, peers = (getattr(schedule, name).astype(np.int64) for name in ("first_slot", "rank", "peers"))
     assert ((schedule.k_begin == 0) == (rank == 0)).all()

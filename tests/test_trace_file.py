@@ -357,6 +357,12 @@ BAD_METADATA: list[tuple[bytes, str]] = [
     (edited("launches", 0, "grid", value=...), "field 'launches\\[0\\].grid' is missing"),
     (edited("launches", 0, "grid", value=0), "launches\\[0\\].grid is 0, outside 1 to"),
     (edited("launches", 0, "places", value=5), "places is 5, more than 1 CTAs on each of 4 SMs"),
+    (edited("launches", 0, "order", value="longest"), "order is 'longest', not 'raster' or 'lpt'"),
+    (edited("launches", 0, "work", value="ragged"), "launches\\[0\\].work: work 'ragged' lacks its number"),
+    (edited("launches", 0, "work", value="ragged:07"), "launches\\[0\\].work is 'ragged:07', and should be ragged:7"),
+    (edited("launches", 0, "work", value="skip:0.5"), "work is 'skip:0.5', and should be skip:0.5:0"),
+    (edited("launches", 0, "work", value="skip:1.0:0"), "work skip:1.0:0: 1 is no share of the k_iters"),
+    (edited("launches", 0, "work", value=7), "launches\\[0\\].work is 7, not str"),
     (edited("launches", 0, "t0_globaltimer_ns", value=5), "t0_globaltimer_ns is 5, not a string of digits"),
     (edited("launches", 0, "t0_globaltimer_ns", value="-5"), "t0_globaltimer_ns is '-5', not a string of digits"),
     (edited("launches", 0, "problem", "m", value=0), "launches\\[0\\].problem: m=0 is outside"),
@@ -389,6 +395,20 @@ def test_bad_metadata(path: Path, text: bytes, match: str) -> None:
     refused(path, match)
 
 
+def test_work_of_no_known_tiles(path: Path) -> None:
+    document = json.loads(encode(small()))
+    document["launches"][0] |= {"work": "ragged:7", "tile": None}
+    write_table(path, pq.read_table(path), json.dumps(document).encode())
+    refused(path, "launches\\[0\\].work is ragged:7, of no known problem or tile")
+
+
+def test_work_and_order_come_back(path: Path) -> None:
+    trace = small()
+    launch = replace(trace.launches[0], work="skip:0.25:3", order="lpt")
+    save(replace(trace, launches=(launch,)), path)
+    assert load(path).launches == (launch,)
+
+
 def test_repeated_launch_ids(path: Path) -> None:
     document = json.loads(encode(small()))
     document["launches"] *= 2
@@ -398,7 +418,7 @@ def test_repeated_launch_ids(path: Path) -> None:
 
 def test_fields_with_a_default_may_be_missing() -> None:
     document = json.loads(encode(trace_from([Span(Kind.CTA, 0, 0, 0, 32)])))
-    for name in ("stream", "timing", "verified", "notes"):
+    for name in ("stream", "timing", "verified", "notes", "parts", "reduction", "work", "order"):
         del document["launches"][0][name]
     assert decode(json.dumps(document).encode(), "x").launches == (LAUNCH,)
     assert decode(json.dumps(document).encode(), "x").device == DEVICE

@@ -8,9 +8,10 @@ import numpy as np
 
 from wavescope.budget import budget
 from wavescope.coarse_timer import launch_spans, placement_sentences
+from wavescope.flop import Flop, flop_of
 from wavescope.states import IDLE, SmStates, dense_index, has_clocks, launch_of, sm_states
 from wavescope.tail import tail_split
-from wavescope.trace import Kind, Launch, Spans, Trace
+from wavescope.trace import Kind, Spans, Trace
 from wavescope.units import Units, in_unit, units_of
 from wavescope.waterfall import waterfall
 from wavescope.wave_report import Budget, Clock, Quantity, TailSplit, WaveReport
@@ -34,9 +35,10 @@ def analyze(trace: Trace, launch_id: int | None = None) -> WaveReport:
     spans, step, placement = launch_spans(trace, launch)
     device = trace.device
     states, units = sm_states(spans), units_of(spans)
-    shares = budget(states, device.sms, step, _useful_share(launch))
+    flop = flop_of(launch, units)
+    shares = budget(states, device.sms, step, flop.useful / flop.issued if flop else None)
     tail = tail_split(units, launch, shares.used_sms, shares.not_idle.value, shares.terms["tail"], step)
-    steps, doubts = waterfall(shares, states, launch, device, step)
+    steps, doubts = waterfall(shares, states, launch, flop, device, step)
     ratio, longest = _active_cycles(states, device.sms)
     ctas = spans.select(np.flatnonzero(spans.kind == Kind.CTA))
     return WaveReport(
@@ -52,17 +54,11 @@ def analyze(trace: Trace, launch_id: int | None = None) -> WaveReport:
         active_cycles_ratio=ratio,
         longest_sm_cycles=longest,
         place_busy=float((ctas.end_ns - ctas.begin_ns).sum()) / (max(1, launch.places) * states.duration_ns),
-        refusals=(*_refusals(shares, tail, units, launch, step), *doubts, *placement_sentences(placement)),
+        refusals=(*_refusals(shares, tail, units, flop, step), *doubts, *placement_sentences(placement)),
         placement=placement,
+        flop=flop,
         mac_cycles=None if states.state_cycles is None else int(states.state_cycles[:, Kind.MAC].sum()),
     )
-
-
-def _useful_share(launch: Launch) -> float | None:
-    """Useful over issued operations; None where the problem or the tile is unknown."""
-    if launch.problem is None or launch.tile is None:
-        return None
-    return launch.problem.flop / launch.tile.issued_flop(launch.problem)
 
 
 def _bound(shares: Budget) -> Quantity:
@@ -117,7 +113,7 @@ def _mhz_between(spans: Spans, begin: float, end: float, otherwise: float) -> fl
     return float(np.average(mhz, weights=inside[some]))
 
 
-def _refusals(shares: Budget, tail: TailSplit, units: Units, launch: Launch, step: int) -> list[str]:
+def _refusals(shares: Budget, tail: TailSplit, units: Units, flop: Flop | None, step: int) -> list[str]:
     """A sentence for each conclusion that the timer or the trace does not allow."""
     found = []
     median = float(np.median(units.duration_ns))
@@ -139,6 +135,6 @@ def _refusals(shares: Budget, tail: TailSplit, units: Units, launch: Launch, ste
         found.append(
             f"The budget leaves {shares.residual_ns} SM-ns ({share:.2%}) over: spans reach outside their CTAs."
         )
-    if launch.problem is None or launch.tile is None:
+    if flop is None:
         found.append("Padding is unknown: the trace does not say which problem and tile were computed.")
     return found

@@ -14,10 +14,12 @@ import numpy as np
 
 from wavescope.device import Device
 from wavescope.problem import Problem, Tile
-from wavescope.schedule import SPLIT_SCHEDULES, Raster
+from wavescope.raster import Raster
+from wavescope.schedule import SPLIT_SCHEDULES
 from wavescope.stats import Estimate
 from wavescope.trace import Kind, Launch, Source, Trace, join
 from wavescope.variant import Variant
+from wavescope.work import Work, work_of
 
 LIBRARY = "cublas"  # the name of the contender that is a library
 SIMULATED = "simulated"  # the regime of a virtual device
@@ -51,7 +53,8 @@ class Contender:
 class Comparison:
     """Contenders that computed the same problem in the same tile on the same device; the first is the reference.
 
-    `reason` (a clause) says why a simulated comparison is one.
+    `reason` (a clause) says why a simulated comparison is one.  `work`: tiles of unequal k,
+    the same for all.
     """
 
     problem: Problem
@@ -60,6 +63,14 @@ class Comparison:
     source: Source
     reason: str
     contenders: tuple[Contender, ...]
+    work: Work | None = None
+
+    @property
+    def k_iters(self) -> int:
+        """k_iters of all tiles together."""
+        if self.work is None:
+            return self.tile.num_tiles(self.problem) * self.tile.k_iters(self.problem)
+        return int(self.work.k_iters_of(self.problem, self.tile).sum())
 
     @property
     def regimes(self) -> tuple[str, ...]:
@@ -154,6 +165,6 @@ def words_of(launch: Launch) -> str:
         return launch.kernel
     parts = launch.parts if launch.schedule in SPLIT_SCHEDULES else None
     raster = Raster(launch.raster) if launch.raster else Raster()
-    variant = Variant(launch.schedule, parts, raster, launch.reduction)
-    schedule = variant.decompose(launch.problem, launch.tile, launch.places)
+    variant = Variant(launch.schedule, parts, raster, launch.reduction, launch.order)
+    schedule = variant.decompose(launch.problem, launch.tile, launch.places, work=work_of(launch))
     return replace(schedule, reducers=launch.reducers).in_words

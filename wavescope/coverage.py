@@ -5,10 +5,12 @@ from __future__ import annotations
 import numpy as np
 
 from wavescope.errors import IntegrityError
+from wavescope.problem import Problem, Tile
 from wavescope.schedule import Schedule
 from wavescope.states import dense_index
 from wavescope.trace import NULL, Launch, Spans
 from wavescope.units import Units, in_unit, units_of
+from wavescope.work import Work, work_of
 
 _SAME_IN_UNIT = ("cta", "tile_m", "tile_n", "k_begin", "k_end")
 _SPARE_TILES = 2**16  # up to so many, and four times the units, missing tiles are named one by one
@@ -29,8 +31,7 @@ def check_units(spans: Spans, launch: Launch, schedule: Schedule | None) -> None
         return
     _check_agreement(spans, units)
     if launch.problem is not None and launch.tile is not None:
-        tiles = (launch.tile.tiles_m(launch.problem), launch.tile.tiles_n(launch.problem))
-        _check_coverage(units, *tiles, launch.tile.k_iters(launch.problem))
+        _check_coverage(units, launch.problem, launch.tile, work_of(launch))
     if schedule is not None:
         _check_schedule(units, schedule)
 
@@ -51,8 +52,9 @@ def _check_agreement(spans: Spans, units: Units) -> None:
             )
 
 
-def _check_coverage(units: Units, tiles_m: int, tiles_n: int, k_iters: int) -> None:
-    """Each tile's k-ranges, put in order, run from 0 to k_iters without gap or overlap."""
+def _check_coverage(units: Units, problem: Problem, shape: Tile, work: Work | None) -> None:
+    """Each tile's k-ranges, put in order, run from 0 to its k_iters without gap or overlap."""
+    tiles_m, tiles_n, most = shape.tiles_m(problem), shape.tiles_n(problem), shape.k_iters(problem)
     num_tiles = tiles_m * tiles_n  # Python integers: no problem is too large to count
     if num_tiles > _SPARE_TILES + 4 * len(units):
         raise IntegrityError(
@@ -60,20 +62,24 @@ def _check_coverage(units: Units, tiles_m: int, tiles_n: int, k_iters: int) -> N
             "the problem or the tile is not the one that ran, or records were lost"
         )
     outside = (units.tile_m < 0) | (units.tile_m >= tiles_m) | (units.tile_n < 0) | (units.tile_n >= tiles_n)
-    outside |= (units.k_begin < 0) | (units.k_end > k_iters) | (units.k_begin >= units.k_end)
+    tile = units.tile_m * tiles_n + units.tile_n
+    k_iters = np.full(num_tiles, most) if work is None else work.k_iters_of(problem, shape).ravel()
+    of_unit = k_iters[np.where(outside, 0, tile)]
+    outside |= (units.k_begin < 0) | (units.k_end > of_unit) | (units.k_begin >= units.k_end)
     if outside.any():
         at = int(np.argmax(outside))
         raise IntegrityError(
             f"unit {int(units.unit[at])} computes tile ({int(units.tile_m[at])}, {int(units.tile_n[at])}), k_iters "
-            f"[{int(units.k_begin[at])}, {int(units.k_end[at])}), outside {tiles_m} x {tiles_n} tiles of {k_iters} "
-            f"k_iters ({np.count_nonzero(outside)} such units); the kernel or its arguments are wrong"
+            f"[{int(units.k_begin[at])}, {int(units.k_end[at])}), outside {tiles_m} x {tiles_n} tiles of "
+            f"{int(of_unit[at])} k_iters{f' (this one, by work {work})' if work else ''} "
+            f"({np.count_nonzero(outside)} such units); the kernel or its arguments are wrong"
         )
-    tile = units.tile_m * tiles_n + units.tile_n
-    order = np.argsort(tile * (k_iters + 1) + units.k_begin)
+    order = np.argsort(tile * (most + 1) + units.k_begin)
     tile, begin, end = tile[order], units.k_begin[order], units.k_end[order]
     covered = np.bincount(tile, minlength=num_tiles)
     if not covered.all():
-        _fail(int(np.argmin(covered)), tiles_n, 0, k_iters, "missing", int(np.count_nonzero(covered == 0)))
+        at = int(np.argmin(covered))
+        _fail(at, tiles_n, 0, int(k_iters[at]), "missing", int(np.count_nonzero(covered == 0)))
     starts = np.append(True, tile[1:] != tile[:-1])
     ends = np.append(starts[1:], True)
     reached = np.where(starts, 0, np.append(0, end[:-1]))  # the tile is complete up to here
@@ -92,10 +98,10 @@ def _check_coverage(units: Units, tiles_m: int, tiles_n: int, k_iters: int) -> N
     if gap.any():
         at = int(np.argmax(gap))
         _fail(int(tile[at]), tiles_n, int(reached[at]), int(begin[at]), "missing", int(gap.sum()))
-    short = ends & (end < k_iters)
+    short = ends & (end < k_iters[tile])
     if short.any():
         at = int(np.argmax(short))
-        _fail(int(tile[at]), tiles_n, int(end[at]), k_iters, "missing", int(short.sum()))
+        _fail(int(tile[at]), tiles_n, int(end[at]), int(k_iters[tile[at]]), "missing", int(short.sum()))
 
 
 def _fail(tile: int, tiles_n: int, k_begin: int, k_end: int, what: str, count: int) -> None:
@@ -106,17 +112,16 @@ def _fail(tile: int, tiles_n: int, k_begin: int, k_end: int, what: str, count: i
 
 
 def _check_schedule(units: Units, schedule: Schedule) -> None:
-    """Each unit is the schedule's; a queue decides at run time, so there coverage has to do."""
+    """Each unit is the schedule's; who runs which a queue decides at run time."""
     if len(units) != schedule.num_units:
         raise IntegrityError(
             f"{len(units)} units ran, schedule {schedule.name} has {schedule.num_units}; "
             "the kernel's schedule is wrong, or records were lost"
         )
-    if schedule.dispatch == "queue":
-        return
-    names = ("unit", *_SAME_IN_UNIT)
-    planned = (schedule.unit, *(getattr(schedule, name) for name in _SAME_IN_UNIT))
-    for name, expected in zip(names, planned, strict=True):
+    for name in ("unit", *_SAME_IN_UNIT):
+        if name == "cta" and schedule.dispatch == "queue":
+            continue
+        expected = getattr(schedule, name)
         wrong = getattr(units, name) != expected
         if wrong.any():
             at = int(np.argmax(wrong))

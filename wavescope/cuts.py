@@ -26,11 +26,12 @@ class Cut(NamedTuple):
     peers: Longs
 
 
-def whole(tiles: int, k_iters: int, num_ctas: int, is_queue: bool) -> Cut:
-    """A tile a unit, dealt to the CTAs in turn, or taken from a queue."""
-    tile, nothing = np.arange(tiles), np.zeros(tiles, np.int64)
-    cta = np.full(tiles, -1) if is_queue else tile % num_ctas
-    return Cut(num_ctas, 0, 0, tile, cta, tile, nothing, nothing + k_iters, nothing, nothing, nothing + 1)
+def whole(k_iters: Longs, num_ctas: int, is_queue: bool, longest_first: bool = False) -> Cut:
+    """A tile a unit, dealt to the CTAs in turn, or taken from a queue; `k_iters` of each tile in raster order."""
+    unit, nothing = np.arange(len(k_iters)), np.zeros(len(k_iters), np.int64)
+    cta = np.full(len(k_iters), -1) if is_queue else unit % num_ctas
+    tile = np.argsort(-k_iters, kind="stable") if longest_first else unit
+    return Cut(num_ctas, 0, 0, unit, cta, tile, nothing, k_iters[tile], nothing, nothing, nothing + 1)
 
 
 def splitk(tiles: int, k_iters: int, splits: int) -> Cut:

@@ -19,6 +19,7 @@ from wavescope.problem import Problem, Tile
 from wavescope.timing import BLOCK_S, Library, Measured, Progress, Regime, measure_regime
 from wavescope.variant import Variant
 from wavescope.virtual_comparison import predicted_ns
+from wavescope.work import Work
 
 
 def duel(
@@ -34,14 +35,18 @@ def duel(
     most_ctas: int | None = None,
     seed: int,
     progress: Progress,
+    work: Work | None = None,
 ) -> Comparison:
     """All variants measured on the same operands in one sequence, ratios against the first (timing.measure_regime).
 
     With `library`, cuBLAS is the last contender, or says why it could not run.  The
     grid-size model of the kernel's calibration chooses where a variant has no number.
+    `work`: tiles of unequal k, the same for all; cuBLAS has none such.
 
     Raises: as measure.measure.
     """
+    for variant in variants:
+        variant.check_work(work)
     device = query(device_index)
     fact = facts(problem, tile, device, most_ctas)
     model = model_of(problem, tile, device, most_ctas)
@@ -51,7 +56,7 @@ def duel(
     with named_range("compile"):
         for variant in variants:
             sets = prepared[0].sets if prepared else ()
-            prepared.append(prepare(problem, tile, variant, device, device_index, fact, model, sets))
+            prepared.append(prepare(problem, tile, variant, device, device_index, fact, model, sets, work))
     step_ns = timer_step_ns(prepared[0].functions.timer, stream)
     progress("verifying on small integers")
     with named_range("verify"):
@@ -81,7 +86,7 @@ def duel(
                 trace=trace,
                 times={regime: each.time_ns for regime, each in of_one.items()},
                 ratios={regime: each.ratio for regime, each in of_one.items()},
-                predicted_ns=predicted_ns(problem, tile, variant, device, seed=seed, most_ctas=most_ctas),
+                predicted_ns=predicted_ns(problem, tile, variant, device, seed=seed, most_ctas=most_ctas, work=work),
                 verified=verdicts,
                 notes=one.notes,
             )
@@ -99,12 +104,14 @@ def duel(
                 verified={"plain_normal": other[1].as_found()},
             )
         )
-    return Comparison(problem, tile, device, "measured", "", tuple(contenders))
+    return Comparison(problem, tile, device, "measured", "", tuple(contenders), work)
 
 
 def _library(prepared: Prepared, stream: Stream) -> tuple[Library, Verdict] | str:
     """cuBLAS on the operands of `prepared`, verified as the kernels are; or why it cannot run."""
     operands = prepared.sets[0]
+    if prepared.schedule.work is not None:
+        return f"{LIBRARY} sums over all of k, and has no work {prepared.schedule.work}"
     try:
         library = cublas(prepared.schedule.problem, prepared.sets, prepared.deadline_s)
         fill_bytes(operands.c, POISON, stream)

@@ -179,9 +179,14 @@ def shared_bytes(kernel: Kernel, code: TileCode, problem: Problem, stages: int) 
 
 
 def defines(
-    problem: Problem, facts: KernelFacts, schedule: str, probe: bool, reduction: Reduction = "ordered"
+    problem: Problem,
+    facts: KernelFacts,
+    schedule: str,
+    probe: bool,
+    reduction: Reduction = "ordered",
+    irregular: bool = False,
 ) -> dict[str, int]:
-    """The -D constants that compile the kernel for one tile and schedule."""
+    """The -D constants that compile the kernel for one tile and schedule; `irregular`: tiles of unequal k."""
     code = facts.code
     common = {
         "WARPS_M": code.warps_m,
@@ -194,6 +199,7 @@ def defines(
         "SCHEDULE": SCHEDULE_IDS[schedule],
         "PROBE": int(probe),
         "REDUCTION": REDUCTION_IDS[reduction],
+        "WORK": int(irregular),
     }
     if facts.kernel == GEMM_SIMT.name:
         return common

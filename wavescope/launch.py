@@ -101,6 +101,17 @@ def fill_bytes(buffer: Any, value: int, stream: Stream) -> None:
     buffer.data.memset_async(value, buffer.nbytes, stream.raw)
 
 
+def upload(values: NDArray[Any], stream: Stream) -> Any:
+    """The values in device memory of their own, once the stream has come so far.
+
+    Raises: as allocate.
+    """
+    buffer = allocate(values.nbytes)
+    with _driver_errors(stream):
+        buffer.set(np.ascontiguousarray(values).view(np.uint8).ravel(), stream=stream.raw)
+    return buffer
+
+
 def download(buffer: Any, dtype: np.dtype[Any], stream: Stream) -> NDArray[Any]:
     """The buffer on the host, as an array of `dtype`; waits for the copy."""
     with _driver_errors(stream):

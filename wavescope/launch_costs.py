@@ -82,6 +82,11 @@ def recorded_launch(trace: Trace, launch: Launch) -> RecordedLaunch:
         raise UsageError(
             f"a unit of launch {launch.launch_id} ({launch.kernel}) does not say its k_iters; calibrate on others"
         )
+    if launch.work is not None:
+        raise UsageError(
+            f"launch {launch.launch_id} ({launch.kernel}) did {launch.work}, whose units have no wave in common; "
+            "calibrate on others"
+        )
     rank = np.empty(len(units), np.int64)
     rank[np.lexsort((units.unit, units.begin_ns))] = np.arange(len(units))
     schedule = None

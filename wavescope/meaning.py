@@ -33,8 +33,9 @@ def _rounds(report: WaveReport) -> str:
     tail = _tail_cost(report)
     if waves.reason:
         onset = (waves.tail_onset_ns or 0) / shares.duration_ns
+        work = f" ({report.launch.work})" if report.launch.work else ""
         return (
-            f"{units} of unequal size on {on} have no rounds in common: "
+            f"{units} of unequal size{work} on {on} have no rounds in common: "
             f"the first SM is done at {onset:.0%} of the time, and {tail}."
         )
     rounds, last = len(waves.waves), waves.waves[-1]
@@ -59,7 +60,8 @@ def _too_few(report: WaveReport) -> str:
     )
     tail = report.budget.terms["tail"]
     if shares.share("tail") >= SMALL_SHARE and not tail.refused:
-        end = f"SMs with fewer of them end earlier, and {_tail_cost(report)}. There is"
+        early = "SMs with short ones" if report.launch.work else "SMs with fewer of them"
+        end = f"{early} end earlier, and {_tail_cost(report)}. There is"
     else:
         end = "There is no tail to remove, only"
     return (
@@ -74,7 +76,10 @@ def _tail_cost(report: WaveReport) -> str:
         return "the tail is too short for the timer"
     split = report.tail
     cause = ""
-    if split and not split.quantization.refused and term.value > 0 and report.budget.share("tail") >= SMALL_SHARE:
+    if split and split.of_equal_units and not split.quantization.refused:
+        equal = split.quantization.value / report.budget.total_ns
+        cause = f", where as many of equal size would lose {equal:.1%} (estimated)"
+    elif split and not split.quantization.refused and term.value > 0 and report.budget.share("tail") >= SMALL_SHARE:
         part = split.quantization.value / term.value
         cause = ", nearly all of it from the number of units" if 0.9 <= part <= 1.1 else ""
         cause = ", most of it from unequal durations" if part < 0.5 else cause

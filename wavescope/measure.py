@@ -30,6 +30,7 @@ from wavescope.problem import Problem, Tile
 from wavescope.timing import BLOCK_S, Measured, Progress, Records, Regime, measure_regime
 from wavescope.trace import Launch, Timing, Trace, join, spans_of_records
 from wavescope.variant import Variant
+from wavescope.work import Work
 
 TIMER_STEPS = 256
 TIMER_READS = 1_000_000
@@ -48,24 +49,27 @@ def measure(
     seed: int,
     progress: Progress,
     model: GridModel = UNCALIBRATED,
+    work: Work | None = None,
 ) -> Trace:
     """A trace with one launch a regime: the median one of those timed in `repeat` rounds.
 
     `seconds`: length of a block of the sustained regime.  `most_ctas`: CTAs an SM may
-    hold at once, forced by padding shared memory.
+    hold at once, forced by padding shared memory.  `work`: tiles of unequal k.
 
-    Raises: DeviceError for what the device cannot hold; CompileError; IntegrityError for
-    a wrong result, or records that contradict the schedule; LaunchError for a kernel that
-    fails or hangs.
+    Raises: UsageError for a schedule that cannot do the work; DeviceError for what the
+    device cannot hold; CompileError; IntegrityError for a wrong result, or records that
+    contradict the schedule; LaunchError for a kernel that fails or hangs.
     """
     if repeat < 1:
         raise UsageError(f"repeat={repeat} gives no measurement; use 1 or more")
+    variant.check_work(work)
     device = query(device_index)
     fact = facts(problem, tile, device, most_ctas)
-    stream = open_stream(device_index, f"{fact.kernel} {variant}, {problem}, tile {tile}, {device.name}")
+    of_work = f" ({work})" if work else ""
+    stream = open_stream(device_index, f"{fact.kernel} {variant}, {problem}{of_work}, tile {tile}, {device.name}")
     progress(f"compiling {fact.kernel} {tile} for {device.name}")
     with named_range("compile"):
-        prepared = prepare(problem, tile, variant, device, device_index, fact, model)
+        prepared = prepare(problem, tile, variant, device, device_index, fact, model, work=work)
     step_ns = timer_step_ns(prepared.functions.timer, stream)
     progress("verifying on small integers")
     with named_range("verify"):
@@ -122,7 +126,7 @@ def verify_one(prepared: Prepared, function: Function, values: Values, stream: S
     run(prepared, function, 0, stream)
     wait(stream, prepared.deadline_s)
     require_met(prepared, stream)
-    verdict = check_set(prepared.functions.operands, operands, values, stream)
+    verdict = check_set(prepared.functions.operands, operands, values, stream, prepared.k_ends)
     probe = "probed" if function is prepared.functions.probed else "plain"
     verdict.require(f"{function.name} {prepared.schedule.name} ({probe}), {prepared.schedule.problem}")
     return verdict.as_found()
@@ -165,6 +169,8 @@ def trace_of(prepared: Prepared, found: list[tuple[Timing, Records]], verified: 
                 parts=schedule.parts,
                 reduction=prepared.reduction,
                 reducers=schedule.reducers,
+                work=None if schedule.work is None else str(schedule.work),
+                order=schedule.order,
             )
         )
     return Trace(__version__, device, step_ns, tuple(launches), join(spans))

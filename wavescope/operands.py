@@ -7,12 +7,14 @@ from dataclasses import asdict, dataclass
 from typing import Any, Literal
 
 import numpy as np
+from numpy.typing import NDArray
 
 from wavescope.errors import IntegrityError
 from wavescope.kernels import DTYPE_IDS, LAYOUT_IDS
 from wavescope.launch import Function, Stream, allocate, download, fill_bytes, launch, load
 from wavescope.nvrtc import compile_kernel, kernel_directory
-from wavescope.problem import Dtype, Problem
+from wavescope.problem import Dtype, Problem, Tile
+from wavescope.work import Work
 
 Values = Literal["integers", "normal"]
 
@@ -125,8 +127,22 @@ def fill_set(kernels: OperandKernels, operands: OperandSet, values: Values, seed
     fill_bytes(operands.c, POISON, stream)
 
 
-def check_set(kernels: OperandKernels, operands: OperandSet, values: Values, stream: Stream) -> Verdict:
+def k_ends_of_checks(problem: Problem, tile: Tile, work: Work) -> NDArray[np.int32]:
+    """How much of k the elements of each CTA of check.cu sum over, [rows of CTAs, columns of CTAs].
+
+    Such a CTA's elements lie in one tile: every tile is a multiple of _CHECK_BLOCK.
+    """
+    of_tile = np.minimum(work.k_iters_of(problem, tile).astype(np.int64) * tile.k, problem.k)
+    rows, columns = (np.arange(-(-size // _CHECK_BLOCK)) * _CHECK_BLOCK for size in (problem.m, problem.n))
+    return of_tile[np.ix_(rows // tile.m, columns // tile.n)].astype(np.int32)
+
+
+def check_set(
+    kernels: OperandKernels, operands: OperandSet, values: Values, stream: Stream, k_ends: Any = None
+) -> Verdict:
     """Compare C with a reference computed on the ordinary cores in fp32.
+
+    `k_ends`: k_ends_of_checks in device memory, where tiles sum over unequal k.
 
     On integers C must be the correctly rounded exact result (sums stay below 2^24); on
     normal operands within half a unit of the output type plus what the order of an fp32
@@ -149,6 +165,7 @@ def check_set(kernels: OperandKernels, operands: OperandSet, values: Values, str
             np.float32(relative),
             np.float32(absolute),
             np.int32(first),
+            np.uint64(0) if k_ends is None else k_ends,
             report,
         )
         launch(kernels.check, (blocks_n, min(slice_m, blocks_m - first)), arguments, stream)

@@ -25,14 +25,16 @@ from wavescope.launch import (
     launch,
     load,
     open_stream,
+    upload,
     wait,
 )
 from wavescope.nvrtc import architecture, cache_directory, compile_kernel, kernel_directory
-from wavescope.operands import OperandKernels, OperandSet, allocate_set
+from wavescope.operands import OperandKernels, OperandSet, allocate_set, k_ends_of_checks
 from wavescope.problem import Problem, Tile
 from wavescope.schedule import SPLIT_SCHEDULES, Schedule
 from wavescope.trace import RECORD_DTYPE, Reduction
 from wavescope.variant import Variant
+from wavescope.work import Work
 
 PARTIAL_BYTES = 4  # of an element of a partial sum: fp32 (fixup.cuh)
 SPIN_LIMIT_S = 2.0  # fixup.cuh: SPIN_LIMIT_NS
@@ -64,7 +66,9 @@ class Functions:
 class Prepared:
     """A problem on a device: launch number i uses operand set and record buffer i, each in turn.
 
-    `deadline_s`: how long a graph of launches may take before it counts as hung.
+    `deadline_s`: how long a graph of launches may take before it counts as hung.  `table` and
+    `k_ends` are schedule.table and operands.k_ends_of_checks in device memory, None where
+    all tiles sum over all of k.
     """
 
     device: Device
@@ -80,6 +84,8 @@ class Prepared:
     reduction: Reduction
     deadline_s: float
     notes: tuple[str, ...]
+    table: Any = None
+    k_ends: Any = None
 
     @property
     def record_bytes(self) -> int:
@@ -87,16 +93,22 @@ class Prepared:
         return int(self.records[0].nbytes)
 
 
-def load_functions(problem: Problem, facts: KernelFacts, variant: Variant, device: Device) -> Functions:
+def load_functions(
+    problem: Problem, facts: KernelFacts, variant: Variant, device: Device, irregular: bool = False
+) -> Functions:
     """Compile (in parallel) and load the plain and the probed kernel and the small ones around them.
+
+    `irregular`: for tiles of unequal k.
 
     Raises: CompileError; DeviceError where not one CTA fits an SM.
     """
     folder, arch = kernel_directory(), architecture(device.compute_capability)
     source = folder / f"{facts.kernel}.cu"
     jobs: list[tuple[Path, dict[str, int]]] = [
-        (source, defines(problem, facts, variant.schedule, probe=False, reduction=variant.reduction)),
-        (source, defines(problem, facts, variant.schedule, probe=True, reduction=variant.reduction)),
+        *(
+            (source, defines(problem, facts, variant.schedule, probe, variant.reduction, irregular))
+            for probe in (False, True)
+        ),
         *((folder / f"{name}.cu", {}) for name in ("spin", "timer", "operands", "check")),
     ]
     with ThreadPoolExecutor() as pool:  # NVRTC lets go of the interpreter while it compiles
@@ -125,15 +137,19 @@ def prepare(
     facts: KernelFacts,
     model: GridModel = UNCALIBRATED,
     sets: tuple[OperandSet, ...] = (),
+    work: Work | None = None,
 ) -> Prepared:
     """Compile, load and allocate one record buffer and as many operand sets as rotation asks for.
 
-    `sets`: use these instead, of another Prepared of the same problem.
+    `sets`: use these instead, of another Prepared of the same problem.  `work`: tiles of
+    unequal k.
 
-    Raises: CompileError; ShapeError; DeviceError where memory does not suffice.
+    Raises: CompileError; UsageError for a schedule that cannot do the work; ShapeError;
+    DeviceError where memory does not suffice.
     """
-    functions = load_functions(problem, facts, variant, device)
-    schedule = variant.decompose(problem, tile, device.sms * functions.ctas_per_sm, model)
+    variant.check_work(work)
+    functions = load_functions(problem, facts, variant, device, irregular=work is not None)
+    schedule = variant.decompose(problem, tile, device.sms * functions.ctas_per_sm, model, work)
     record_bytes = num_records(schedule) * RECORD_DTYPE.itemsize
     partial_bytes = schedule.num_slots * tile.m * tile.n * PARTIAL_BYTES
     free = free_bytes()
@@ -146,6 +162,7 @@ def prepare(
     wanted = min(MAX_GRAPH_LAUNCHES, L2_MULTIPLE * device.l2_bytes // problem.operand_bytes + 1)
     # four fifths of what is free: the rest is for records and whoever else uses the device
     num_sets = max(1, min(wanted, (4 * free // 5 - record_bytes - partial_bytes) // problem.operand_bytes))
+    stream = open_stream(device_index, "clearing the workspace")
     prepared = Prepared(
         device=device,
         device_index=device_index,
@@ -160,8 +177,9 @@ def prepare(
         reduction=variant.reduction,
         deadline_s=DEADLINE_S + MAX_GRAPH_LAUNCHES * _slowest_s(schedule, device),
         notes=tuple(_notes(functions, problem, len(sets) or num_sets, device, device_index)),
+        table=None if schedule.table is None else upload(schedule.table, stream),
+        k_ends=None if work is None else upload(k_ends_of_checks(problem, tile, work), stream),
     )
-    stream = open_stream(device_index, "clearing the workspace")
     for buffer in (prepared.partials, prepared.sync):  # once: launches leave it as they want to find it
         fill_bytes(buffer, 0, stream)
     wait(stream, prepared.deadline_s)
@@ -206,6 +224,7 @@ def run(prepared: Prepared, function: Function, index: int, stream: Stream) -> N
         prepared.sync,
         np.int32(schedule.num_slots),
         prepared.records[index % len(prepared.records)],
+        np.uint64(0) if prepared.table is None else prepared.table,
     )
     launch(function, (schedule.num_ctas,), arguments, stream)
 

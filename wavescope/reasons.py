@@ -51,6 +51,20 @@ def draw_words(named: Sequence[Part], first_ns: float, k_iters_per_sm: float) ->
     return [f"What is saved is paid elsewhere, us of SM time over SMs: {said}."]
 
 
+def imbalance_words(first: Standing, own: Standing) -> list[str]:
+    """With irregular work: what each loses to it, in us of SM time over SMs."""
+    lost = []
+    for one in (first, own):
+        tail = one.report.tail if one.report else None
+        if one.report is None or tail is None or not tail.of_equal_units or tail.imbalance.refused:
+            return []
+        lost.append(microseconds(tail.imbalance.value / one.report.budget.sms, first.time_ns.median, signed=True))
+    return [
+        f"Of its tail {first.name} loses {lost[0]} us to imbalance, {own.name} {lost[1]} us: what unequal tiles add to "
+        "the loss of as many equal ones, SM time over SMs (estimated)."
+    ]
+
+
 def causes(first: Standing, own: Standing, named: Sequence[Part], source: Source) -> list[str]:
     """What may be behind slower units and a lower clock; what was not measured is said to be inferred."""
     paid = {part.name for part in named if part.amount.value > 0}
@@ -60,6 +74,11 @@ def causes(first: Standing, own: Standing, named: Sequence[Part], source: Source
     said = []
     if "units" in paid and before.launch.raster != after.launch.raster:
         said.append(f"The raster is another one: {after.launch.raster} here, {before.launch.raster} in {first.name}.")
+    if "units" in paid and after.launch.order != before.launch.order and source == "measured":
+        said.append(
+            "Neighbours in C do not run side by side where the longest tiles come first, so SMs may share fewer of "
+            "their reads (inferred: reads were not counted)."
+        )
     if "units" in paid and own.is_split and after.waves.num_units > before.waves.num_units:
         said.append(
             f"There are {after.waves.num_units} units in place of {before.waves.num_units}, and each fills its "

@@ -11,6 +11,7 @@ from wavescope.schedule import Schedule
 from wavescope.simulate import simulate
 from wavescope.trace import Launch, Trace
 from wavescope.variant import Variant
+from wavescope.work import work_of
 
 
 def schedule_of(launch: Launch) -> Schedule:
@@ -21,7 +22,8 @@ def schedule_of(launch: Launch) -> Schedule:
     variant = Variant.of(launch)
     if launch.problem is None or launch.tile is None:
         raise UsageError(f"launch {launch.launch_id} of {launch.kernel} names no problem and tile")
-    return replace(variant.decompose(launch.problem, launch.tile, launch.places), reducers=launch.reducers)
+    schedule = variant.decompose(launch.problem, launch.tile, launch.places, work=work_of(launch))
+    return replace(schedule, reducers=launch.reducers)
 
 
 def replay(launch: Launch, schedule: Schedule, device: Device, calibration: Calibration | None = None) -> Trace:

@@ -5,9 +5,8 @@ Twin: kernels/include/schedule.cuh; tests/test_schedule_twin.py compares every u
 
 from __future__ import annotations
 
-import re
 from dataclasses import dataclass, field
-from typing import Any, Literal, get_args
+from typing import Literal, get_args
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,10 +15,12 @@ from wavescope import cuts
 from wavescope.errors import ShapeError, UsageError
 from wavescope.grid_model import MAX_TAIL_PARTS, UNCALIBRATED, GridModel, in_step
 from wavescope.problem import MAX_UNITS, Problem, Tile
+from wavescope.raster import DEFAULT_RASTER, IntArray, Raster, in_raster, tile_at
+from wavescope.trace import Order
+from wavescope.work import Work
 
 ScheduleName = Literal["fixed", "persistent", "dynamic", "splitk", "streamk", "hybrid", "tailsplit"]
 Dispatch = Literal["hardware", "static", "queue"]
-IntArray = NDArray[np.int32]
 
 SCHEDULES: tuple[ScheduleName, ...] = get_args(ScheduleName)
 # Schedules that cut tiles along k, and what their number means.
@@ -31,32 +32,6 @@ SPLIT_SCHEDULES: dict[str, str] = {
 }
 # Unit arrays take 20 bytes a unit: above this, say so instead of filling the memory.
 MAX_LISTED_UNITS = 20_000_000
-
-
-@dataclass(frozen=True)
-class Raster:
-    """The order in which unit indices walk the tiles of C.
-
-    `row` walks along n, `column` along m, `groupedG` walks G tile rows together, column
-    by column, so that CTAs running at the same time share operands in L2.
-    """
-
-    name: str = "grouped8"
-
-    def __post_init__(self) -> None:
-        if self.name not in ("row", "column") and not re.fullmatch(r"grouped[1-9]\d{0,5}", self.name, re.ASCII):
-            raise UsageError(f"raster '{self.name}' is unknown; use row, column or groupedG (for example grouped8)")
-
-    def group(self, tiles_m: int) -> int:
-        """Tile rows walked together, the kernels' raster_group."""
-        if self.name == "row":
-            return 1
-        if self.name == "column":
-            return tiles_m
-        return min(int(self.name.removeprefix("grouped")), tiles_m)
-
-
-DEFAULT_RASTER = Raster()
 
 
 @dataclass(frozen=True)
@@ -75,6 +50,9 @@ class Schedule:
     schedule's name (SPLIT_SCHEDULES), `split_tiles` how many tiles may be cut.  Under
     tailsplit the last `reducers` CTAs, which have no part, add all partial sums when they
     have done their whole tiles; 0: those who have the parts add a share each.
+
+    With irregular `work` the kernel reads what unit i is from row i of `table`,
+    [num_units, 2]: its tile's number in raster order, and its k_end.
     """
 
     name: str
@@ -96,6 +74,9 @@ class Schedule:
     first_slot: IntArray = field(repr=False)
     rank: IntArray = field(repr=False)
     peers: IntArray = field(repr=False)
+    work: Work | None = None
+    order: Order = "raster"
+    table: IntArray | None = field(default=None, repr=False)
 
     @property
     def num_units(self) -> int:
@@ -157,7 +138,7 @@ class Schedule:
     def in_words(self) -> str:
         """What really runs, where the name alone would mislead."""
         if self.name not in SPLIT_SCHEDULES:
-            return self.name
+            return f"{self.name}, longest tiles first" if self.order == "lpt" else self.name
         if not (self.peers > 1).any():
             like = "fixed" if self.dispatch == "hardware" else "persistent"
             return f"{self.name}: no tile is split here, so it runs as {like}"
@@ -180,19 +161,23 @@ def decompose(
     raster: Raster = DEFAULT_RASTER,
     parts: int | None = None,
     model: GridModel = UNCALIBRATED,
+    work: Work | None = None,
+    order: Order = "raster",
 ) -> Schedule:
     """Cut `problem` into units of `tile` and hand them to CTAs.
 
     `places` is the room for resident CTAs: all schedules but fixed and splitk launch at
     most that many CTAs.  `parts` is the number that SPLIT_SCHEDULES describes; without
-    it `model` chooses.
+    it `model` chooses.  `work` gives each tile its own number of k_iters, and `order` lpt
+    the longest tiles the lowest unit numbers (those of equal length in raster order).
 
-    Raises: UsageError for an unknown schedule, or a number where none belongs; ShapeError
-    for more tiles than a grid can hold or this process should list, and for a number of
-    parts that does not go.
+    Raises: UsageError for an unknown schedule, a number where none belongs, or as
+    check_work; ShapeError for more tiles than a grid can hold or this process should list,
+    and for a number of parts that does not go.
     """
     if name not in SCHEDULES:
         raise UsageError(f"schedule '{name}' is unknown; use one of {', '.join(SCHEDULES)}")
+    check_work(name, work, order)
     if places < 1:
         raise ShapeError(f"places={places} leaves no room for a CTA; use a smaller tile")
     tiles, k_iters, reducers = tile.num_tiles(problem), tile.k_iters(problem), 0
@@ -216,7 +201,9 @@ def decompose(
         cut = cuts.tailsplit(tiles, k_iters, left if parts > 1 else 0, parts, places)
         reducers = model.tail_reducers(left, k_iters, parts, places, tiles - left) if left else 0
     else:
-        parts, cut = 1, cuts.whole(tiles, k_iters, tiles if name == "fixed" else min(places, tiles), name == "dynamic")
+        sizes = np.full(tiles, k_iters) if work is None else in_raster(work.k_iters_of(problem, tile), raster)
+        num_ctas = tiles if name == "fixed" else min(places, tiles)
+        parts, cut = 1, cuts.whole(sizes, num_ctas, name == "dynamic", order == "lpt")
     if int(cut.split_tiles) * k_iters >= 2**31:
         raise ShapeError(f"{problem} cut into {tile} has too many k_iters to share; use a larger tile")
     tile_m, tile_n = tile_at(cut.tile, tile.tiles_m(problem), tile.tiles_n(problem), raster)
@@ -240,7 +227,27 @@ def decompose(
         first_slot=np.where(cut.peers > 1, cut.first_slot, 0).astype(np.int32),
         rank=cut.rank.astype(np.int32),
         peers=cut.peers.astype(np.int32),
+        work=work,
+        order=order,
+        table=np.stack([cut.tile, cut.k_end], axis=1).astype(np.int32) if work else None,
     )
+
+
+def check_work(name: str, work: Work | None, order: Order) -> None:
+    """Pass a schedule that can do this work in this order.
+
+    Raises: UsageError for a schedule that splits tiles, and for an order where there is nothing to order.
+    """
+    if work is not None and name in SPLIT_SCHEDULES:
+        *takers, last = (taker for taker in SCHEDULES if taker not in SPLIT_SCHEDULES)
+        raise UsageError(
+            f"{name} cuts tiles of equal k, and with work {work} each has its own; use {', '.join(takers)} or {last}"
+        )
+    if work is None and order == "lpt":
+        raise UsageError(
+            f"{name}@lpt puts the longest tiles first, and without irregular work all are equal; "
+            f"use {name}, or give the work (--work ragged:7)"
+        )
 
 
 def _require_listed(problem: Problem, tile: Tile, units: int) -> None:
@@ -265,16 +272,6 @@ def _check_parts(name: str, parts: int, tiles: int, k_iters: int, places: int) -
             f"{name}:{parts} is not possible ({SPLIT_SCHEDULES[name]}: 1 to {most}{f', {why}' if why else ''}); "
             f"use {name}:{min(max(parts, 1), most)}"
         )
-
-
-def tile_at(index: NDArray[Any], tiles_m: int, tiles_n: int, raster: Raster) -> tuple[IntArray, IntArray]:
-    """Tile coordinates (tile_m, tile_n) of unit indices under a raster order."""
-    group = raster.group(tiles_m)
-    band = group * tiles_n
-    first_m = index // band * group
-    rows = np.minimum(tiles_m - first_m, group)
-    within = index % band
-    return (first_m + within % rows).astype(np.int32), (within // rows).astype(np.int32)
 
 
 def nominal_waves(num_units: int, places: int) -> float:

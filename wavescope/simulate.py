@@ -103,6 +103,8 @@ def simulate(
         parts=schedule.parts,
         reduction=reduction,
         reducers=schedule.reducers,
+        work=None if schedule.work is None else str(schedule.work),
+        order=schedule.order,
     )
     recorded = recorded_spans(spans, schedule, calibration, offset, ns_per_cycle, device.max_clock_mhz)
     return Trace(tool_version, device, TIMER_STEP_NS, (launch,), recorded)
@@ -113,7 +115,7 @@ def _notes(calibration: Calibration, schedule: Schedule, ctas_per_sm: int, reduc
     notes = [
         "simulated: no GPU ran this; unit costs, clock and turnaround are calibrated, noise is drawn from the seed",
         *(calibration.notes or (f"unit costs as recorded: {calibration.name}, {calibration.recorded_in}",)),
-        "layout, raster order and timing regime do not enter a simulation",
+        f"layout{', raster order' if schedule.work is None else ''} and timing regime do not enter a simulation",
     ]
     if ctas_per_sm != calibration.ctas_per_sm:
         notes.append(

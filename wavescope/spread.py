@@ -112,6 +112,9 @@ def spread(trace: Trace, launch_id: int | None = None, permutations: int = PERMU
     if len(units) < MIN_UNITS:
         why = f"{len(units)} units are too few to tell chance from cause; {MIN_UNITS} or more are needed"
         return Spread(len(units), 0, per_k_iter, 0, (), {}, why)
+    if launch.work is not None:
+        why = f"with work {launch.work} units differ by their k_iters, which hides what else they differ by"
+        return Spread(len(units), 0, per_k_iter, 0, (), {}, why)
     domains = domains_of_spans(spans_of(trace, launch), trace.timer_step_ns, trace.device.max_clock_mhz)
     ctas = spans.select(spans.kind == Kind.CTA)
     asked, left_out = _factors(units, ctas, launch, domains, chosen)

@@ -68,7 +68,9 @@ def standings(found: Comparison) -> tuple[Standing, ...]:
                     time_ns=time_ns,
                     ratio=ratio,
                     library_ratio=speed_ratio(library, contender, regime) if library else None,
-                    tflops=found.problem.flop / time_ns.median / 1e3,
+                    tflops=(report.flop.useful if report and report.flop else found.problem.flop)
+                    / time_ns.median
+                    / 1e3,
                     report=report,
                     is_split=split,
                 )

@@ -32,12 +32,18 @@ def tail_split(
     otherwise when the last SM ends if each takes the next unit as it falls free.  Over U
     equal units on S used SMs this gives (S * ceil(U / S) - U) * c / w.
 
+    With irregular work (launch.work) the units that a schedule must place are unequal by
+    nature, and what that costs is imbalance: quantization is then what as many units of the
+    mean cost would give, and M* belongs to those.
+
     Counted by places instead of SMs, idleness is overstated many times over where several
     CTAs share an SM, since the ones that are left over run faster.
     """
     cost, nominal = fit_cost(units)
     most = max(1, launch.ctas_per_sm) * units.lanes
     side_by_side = min(most, max(1.0, float(units.held_ns.sum()) / max(not_idle_ns, 1.0))) if most > 1 else 1.0
+    if launch.work is not None:
+        nominal = np.full(len(nominal), nominal.mean())
     loads = nominal / side_by_side
     if launch.schedule in STATIC_SCHEDULES:
         makespan = _largest_sum(units.sm, loads)
@@ -51,6 +57,7 @@ def tail_split(
         imbalance=Quantity(tail.value - quantization, math.hypot(tail.error, error)),
         makespan_ns=makespan,
         cost=cost,
+        of_equal_units=launch.work is not None,
     )
 
 

@@ -26,6 +26,7 @@ SIMULATED_BECAUSE = "simulated because "  # begins the note of a launch that say
 
 Source = Literal["measured", "simulated"]
 Reduction = Literal["ordered", "atomic"]
+Order = Literal["raster", "lpt"]
 IntColumn = NDArray[np.int64]
 
 
@@ -123,6 +124,9 @@ class Launch:
     kernel is not wavescope's own.  `parts` is the schedule's number
     (schedule.SPLIT_SCHEDULES), `reduction` how the partial sums of split tiles met,
     `reducers` how many CTAs without a part added them (0: others did).
+    `work` says in the words of work.Work that tiles took unequal numbers of k_iters (None:
+    all of them), `order` how units walked the tiles: as the raster does, or the longest
+    first (lpt).
     """
 
     launch_id: int
@@ -147,6 +151,8 @@ class Launch:
     parts: int = 1
     reduction: Reduction = "ordered"
     reducers: int = 0
+    work: str | None = None
+    order: Order = "raster"
 
 
 @dataclass(frozen=True)

@@ -19,6 +19,7 @@ from wavescope.device import Device
 from wavescope.errors import InputError, UsageError
 from wavescope.stats import Estimate
 from wavescope.trace import NULL, SCHEMA_VERSION, Launch, Trace
+from wavescope.work import Work
 
 MAX_SMS = 2**16  # the record holds the SM id in 16 bits
 MAX_COUNT = 2**31 - 1  # CTAs, units and k_iters are int32 on the device
@@ -243,11 +244,25 @@ def _check_launch(launch: Launch, device: Device, at: str) -> None:
         raise _BadFieldError(
             f"{at}.places is {launch.places}, more than {launch.ctas_per_sm} CTAs on each of {device.sms} SMs"
         )
+    if launch.work is not None:
+        _check_work(launch, at)
     if launch.timing is not None:
         for name, limits in (("plain_ns", TIME_RANGE_NS), ("probed_ns", TIME_RANGE_NS), ("perturbation", RATIO_RANGE)):
             _check_estimate(getattr(launch.timing, name), *limits, f"{at}.timing.{name}")
         if launch.timing.cycles is not None:
             _check_estimate(launch.timing.cycles, *TIME_RANGE_NS, f"{at}.timing.cycles")
+
+
+def _check_work(launch: Launch, at: str) -> None:
+    """The work is written as a recording has it, and says what tiles it is of."""
+    try:
+        written = str(Work.parse(launch.work or ""))
+    except UsageError as error:
+        raise _BadFieldError(f"{at}.work: {error}") from error
+    if written != launch.work:
+        raise _BadFieldError(f"{at}.work is {reprlib.repr(launch.work)}, and should be {written}")
+    if launch.problem is None or launch.tile is None:
+        raise _BadFieldError(f"{at}.work is {launch.work}, of no known problem or tile")
 
 
 def _check_estimate(estimate: Estimate, least: float, most: float, at: str) -> None:

@@ -8,8 +8,9 @@ from typing import Literal
 
 from wavescope.accounts import Account, Part, account
 from wavescope.comparison import SIMULATED, Comparison
-from wavescope.reasons import account_words, causes, draw_words, microseconds
-from wavescope.schedule import DEFAULT_RASTER, SPLIT_SCHEDULES, wave_efficiency
+from wavescope.raster import DEFAULT_RASTER
+from wavescope.reasons import account_words, causes, draw_words, imbalance_words, microseconds
+from wavescope.schedule import SPLIT_SCHEDULES, wave_efficiency
 from wavescope.standings import Standing
 from wavescope.stats import LEAST_SAMPLES, Estimate
 
@@ -82,8 +83,9 @@ def _verdict(found: Comparison, first: Standing, own: Standing, gain: Gain | Non
         silent = first if first.report is None else own
         said.append(f"{silent.name} leaves no spans ({silent.contender.ran} ran), so no budget says why.")
     else:
-        numbers = first.time_ns.median, _k_iters(found) / found.device.sms
+        numbers = first.time_ns.median, found.k_iters / found.device.sms
         said += draw_words(named, *numbers) if outcome == "even" else account_words(between, named, *numbers)
+        said += imbalance_words(first, own)
         said += causes(first, own, named, found.source) if outcome != "even" else []
     if _comes_to(own):
         said.append(f"{_comes_to(own)}; what differs from that is noise.")
@@ -100,10 +102,6 @@ def _account(first: Standing, own: Standing) -> tuple[Account | None, list[Part]
     least = NAMED_SHARE * first.time_ns.median
     named = [part for part in between.parts if abs(part.amount.value) >= least and not part.amount.refused]
     return between, sorted(named, key=lambda part: -abs(part.amount.value))
-
-
-def _k_iters(found: Comparison) -> int:
-    return found.tile.num_tiles(found.problem) * found.tile.k_iters(found.problem)
 
 
 def _outcome(found: Comparison, ratio: Estimate) -> Outcome:
@@ -168,7 +166,7 @@ def _work(one: Standing) -> tuple[object, ...] | None:
         return None
     launch = one.report.launch
     options = (launch.parts, launch.grid, launch.reduction) if one.is_split else ()
-    return (runs_as(one), launch.raster, *options)
+    return (runs_as(one), launch.raster, launch.order, *options)
 
 
 def _comes_to(one: Standing) -> str | None:
@@ -195,7 +193,7 @@ def _same_work(found: Comparison, first: Standing, own: Standing) -> str:
 def _gain(found: Comparison, own: Standing, here: Sequence[Standing]) -> Gain | None:
     """The share of the ideal gain, where fixed or persistent is there to compare with."""
     mine, its = own.cycles, [(one.cycles.median, one.name) for one in here if one.cycles and _is_base(one)]
-    if mine is None or not its or own.report is None or _is_base(own):
+    if mine is None or not its or own.report is None or _is_base(own) or found.work is not None:
         return None
     cycles, base = min(its)
     ideal = 1 / wave_efficiency(found.tile.num_tiles(found.problem), max(1, own.report.launch.places))

@@ -14,6 +14,7 @@ from wavescope.problem import Problem, Tile
 from wavescope.simulate import simulate
 from wavescope.trace import SIMULATED_BECAUSE, Trace
 from wavescope.variant import Variant
+from wavescope.work import Work
 
 MAX_SIMULATED_UNITS = 2_000_000  # about 1 GB of spans
 
@@ -27,8 +28,11 @@ def run(
     reason: str,
     most_ctas: int | None = None,
     seed: int = 0,
+    work: Work | None = None,
 ) -> Trace:
     """The trace of a simulated launch; `reason` (a clause) says in its notes why it is one.
+
+    `work`: tiles of unequal k.
 
     Raises: DeviceError where the operands or a CTA do not fit the device; UsageError and
     ShapeError as decompose and kernels.facts.
@@ -47,7 +51,7 @@ def run(
             "use a larger tile or a smaller problem"
         )
     calibration = lookup(need.kernel, tile, problem.dtype, device, fit.count)
-    schedule = variant.decompose(problem, tile, device.sms * fit.count, calibration.grid_model)
+    schedule = variant.decompose(problem, tile, device.sms * fit.count, calibration.grid_model, work)
     if schedule.num_units > MAX_SIMULATED_UNITS:
         raise ShapeError(
             f"{variant} gives {schedule.num_units} units, more than the {MAX_SIMULATED_UNITS} that are simulated; "

@@ -13,6 +13,7 @@ from wavescope.stats import Estimate
 from wavescope.trace import Kind, Trace
 from wavescope.variant import Variant
 from wavescope.virtual import run
+from wavescope.work import Work
 
 
 def virtual_comparison(
@@ -25,18 +26,19 @@ def virtual_comparison(
     seed: int,
     library: bool = False,
     most_ctas: int | None = None,
+    work: Work | None = None,
 ) -> Comparison:
     """Simulate every variant, with the same seed; the regime is called simulated, and a time is the T of its trace.
 
     `library`: a contender that says that no library can be simulated.  `most_ctas`: CTAs
-    an SM may hold at once.
+    an SM may hold at once.  `work`: tiles of unequal k.
 
     Raises: as virtual.run.
     """
     contenders: list[Contender] = []
     first_ns = 0.0
     for variant in variants:
-        trace = run(problem, tile, variant, device, reason=reason, most_ctas=most_ctas, seed=seed)
+        trace = run(problem, tile, variant, device, reason=reason, most_ctas=most_ctas, seed=seed, work=work)
         time_ns = span_ns(trace)
         first_ns = first_ns or time_ns
         contenders.append(
@@ -50,17 +52,25 @@ def virtual_comparison(
         )
     if library:
         contenders.append(unavailable(LIBRARY, f"{LIBRARY} runs on a GPU only: its kernels are not simulated"))
-    return Comparison(problem, tile, device, "simulated", reason, tuple(contenders))
+    return Comparison(problem, tile, device, "simulated", reason, tuple(contenders), work)
 
 
 def predicted_ns(
-    problem: Problem, tile: Tile, variant: Variant, device: Device, *, seed: int, most_ctas: int | None = None
+    problem: Problem,
+    tile: Tile,
+    variant: Variant,
+    device: Device,
+    *,
+    seed: int,
+    most_ctas: int | None = None,
+    work: Work | None = None,
 ) -> float | None:
     """T of a variant on the calibrated virtual device, in ns (an estimate); None where it cannot be simulated."""
     try:
-        return span_ns(run(problem, tile, variant, device, reason="it predicts", most_ctas=most_ctas, seed=seed))
+        trace = run(problem, tile, variant, device, reason="it predicts", most_ctas=most_ctas, seed=seed, work=work)
     except WavescopeError:
         return None
+    return span_ns(trace)
 
 
 def span_ns(trace: Trace) -> float:

@@ -12,7 +12,8 @@ import math
 import numpy as np
 
 from wavescope.device import Device
-from wavescope.problem import Problem, Tile
+from wavescope.flop import Flop
+from wavescope.problem import Dtype
 from wavescope.rates import flop_per_clock
 from wavescope.states import NUM_STATES, SmStates
 from wavescope.stats import Estimate
@@ -32,11 +33,11 @@ _MEANINGS = {
 
 
 def waterfall(
-    budget: Budget, states: SmStates, launch: Launch, device: Device, timer_step_ns: float
+    budget: Budget, states: SmStates, launch: Launch, flop: Flop | None, device: Device, timer_step_ns: float
 ) -> tuple[Waterfall | None, tuple[str, ...]]:
     """The waterfall, or None, and sentences on what keeps it from being there or from being believed."""
-    problem, tile, cycles = launch.problem, launch.tile, states.state_cycles
-    if problem is None or tile is None:
+    problem, cycles = launch.problem, states.state_cycles
+    if problem is None or flop is None:
         return None, ("No waterfall: the trace does not say which problem and tile were computed.",)
     rate = flop_per_clock(device, problem.dtype)
     if rate is None:
@@ -49,7 +50,7 @@ def waterfall(
         return None, ("No waterfall: the spans carry no clocks.",)
     mac_cycles = int(cycles[:, Kind.MAC].sum())
     factors = (
-        *_tile_factors(budget, states, mac_cycles, rate.flop, problem, tile, device.max_clock_mhz),
+        *_tile_factors(budget, states, mac_cycles, rate.flop, flop, problem.dtype, device.max_clock_mhz),
         *_state_factors(budget),
         *(_timing_factors(budget.duration_ns, timer_step_ns, launch.timing) if launch.timing else ()),
     )
@@ -60,22 +61,21 @@ def waterfall(
         datasheet_tflops=device.peak_tflops.get(problem.dtype),
         flop_per_clock_sm=rate.flop,
         factors=factors,
-        achieved_tflops=problem.flop / against_ns / 1e3,
+        achieved_tflops=flop.useful / against_ns / 1e3,
         against=regime,
     )
     return found, tuple(_over_one(factors))
 
 
 def _tile_factors(
-    budget: Budget, states: SmStates, mac_cycles: int, flop: int, problem: Problem, tile: Tile, max_clock_mhz: float
+    budget: Budget, states: SmStates, mac_cycles: int, rate: int, flop: Flop, dtype: Dtype, max_clock_mhz: float
 ) -> list[Factor]:
     """Clock, inside tile, padding: from the peak down to the useful operations in mac time."""
     mac = budget.terms["mac"]
     clock_mhz = mac_cycles / mac.value * 1e3
-    issued = tile.issued_flop(problem)
-    inside = issued / (flop * mac_cycles)
+    inside = flop.issued / (rate * mac_cycles)
     stretches = int(np.bincount(states.segments.state, minlength=NUM_STATES)[Kind.MAC])
-    units = "FP32 lanes" if problem.dtype == "fp32" else "tensor cores"
+    units = "FP32 lanes" if dtype == "fp32" else "tensor cores"
     return [
         Factor(
             "clock",
@@ -89,7 +89,7 @@ def _tile_factors(
             inside * math.sqrt(2 * stretches) / mac_cycles,  # clock64 counts single cycles
             f"cycles of mac time that the {units} need at their full rate",
         ),
-        Factor("padding", problem.flop / issued, 0.0, "issued operations that fall inside the problem"),
+        Factor("padding", flop.useful / flop.issued, 0.0, "issued operations that fall inside the problem"),
     ]
 
 

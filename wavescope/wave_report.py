@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from wavescope.device import Device
+from wavescope.flop import Flop
 from wavescope.trace import Launch
 
 # The states of an SM in priority order, then the four kinds of idle: together S * T.
@@ -88,13 +89,15 @@ class TailSplit:
     """tail = quantization + imbalance, in SM-ns; imbalance is signed, never clipped.
 
     `makespan_ns` is M*: the largest nominal load of an SM or of one CTA (static), or the
-    list-scheduled makespan (dynamic, hardware dispatch).
+    list-scheduled makespan (dynamic, hardware dispatch).  `of_equal_units`: all nominal
+    costs were put to their mean, since the work was irregular.
     """
 
     quantization: Quantity
     imbalance: Quantity
     makespan_ns: float
     cost: CostModel
+    of_equal_units: bool = False
 
 
 @dataclass(frozen=True)
@@ -209,7 +212,7 @@ class WaveReport:
     `place_busy` = share of place-time (P * T) with a CTA in it.  `longest_sm_cycles` is the
     longest active time of an SM, `mac_cycles` the time of all SMs in mac, in cycles.  `refusals` are sentences about
     conclusions that the errors do not allow.  `placement` is there where the timer was too
-    coarse to place events alone.
+    coarse to place events alone.  `flop` is None where the problem is unknown.
     """
 
     launch: Launch
@@ -226,6 +229,7 @@ class WaveReport:
     place_busy: float
     refusals: tuple[str, ...]
     placement: Placement | None = None
+    flop: Flop | None = None
     mac_cycles: int | None = None
 
 

@@ -98,6 +98,7 @@ def _no_waves(units: Units, launch: Launch) -> str | None:
     if low == high:
         return None
     how = f" under schedule {launch.schedule}" if launch.schedule else ""
+    how = f" by work {launch.work}" if launch.work else how
     return f"units differ in size{how} ({low} to {high} k_iters), so they have no wave in common"
 
 

@@ -9,6 +9,9 @@
 #ifndef REDUCTION
 #define REDUCTION 0
 #endif
+#ifndef WORK
+#define WORK 0
+#endif
 
 namespace wavescope {
 
@@ -155,12 +158,15 @@ __device__ __forceinline__ void reduce(const Sums& sums, const Plan& plan, int r
 // grid_of() tells the TileGrid; multiply(unit) leaves the tile in acc; store(unit) writes it
 // out, store_piece(unit, part, warp, sums) sixteen floats of each thread of one warp.
 // counter: tickets of SCHEDULE DYNAMIC, 0 at the launch, and left 0.
+// work: with WORK 1, what each unit is, by its index.
 // records: one a CTA, then records_of_unit() a unit.
 template <int SCHEDULE_ID, int THREADS, int FLOATS, typename Grid, typename Multiply, typename Store, typename StorePiece>
 __device__ __forceinline__ void run_units(Grid grid_of, int parts, int split_tiles, int reducers, int* counter,
                                           const Workspace& space, Record* records, float (&acc)[FLOATS],
-                                          Multiply multiply, Store store, StorePiece store_piece) {
+                                          Multiply multiply, Store store, StorePiece store_piece,
+                                          const TileWork* work = nullptr) {
     constexpr bool SPLITS = splits_tiles(SCHEDULE_ID);
+    static_assert(!WORK || !SPLITS, "only whole tiles have k_iters of their own");
     __shared__ Shared<int> shared_word;
     __shared__ Shared<Unit> kept;
     __shared__ Shared<Sharing> kept_sharing;
@@ -199,6 +205,7 @@ __device__ __forceinline__ void run_units(Grid grid_of, int parts, int split_til
             ticket = shared_word;
         }
         if (!next_unit(SCHEDULE_ID, plan, blockIdx.x, round, ticket, &unit)) break;
+        if (WORK) unit = unit_of_work(plan.grid, work[unit.index], unit.index);
         begin_span<SCHEDULE_ID>(records, unit, PART_MAC);
         // The main loop has barriers, and no registers for what comes after it; only one warp works out who shares.
         if (SPLITS && threadIdx.x == 0) {

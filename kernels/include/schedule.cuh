@@ -69,6 +69,17 @@ WS_HOST_DEVICE Unit whole_tile(const TileGrid& grid, int tile, int index) {
     return Unit{index, tile, first_m + within % rows, within / rows, 0, grid.k_iters};
 }
 
+// What irregular work makes of a unit: its tile's number in raster order, and its k_iters.
+struct alignas(8) TileWork {
+    int tile, k_end;
+};
+
+WS_HOST_DEVICE Unit unit_of_work(const TileGrid& grid, const TileWork& work, int index) {
+    Unit unit = whole_tile(grid, work.tile, index);
+    unit.k_end = work.k_end;
+    return unit;
+}
+
 // Part `part` of the `parts` of a tile.
 WS_HOST_DEVICE Unit part_of_tile(const Plan& plan, int tile, int part, int index) {
     Unit unit = whole_tile(plan.grid, tile, index);

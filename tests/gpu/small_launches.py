@@ -1,4 +1,4 @@
-"""Twelve small launches, plain and probed, for compute-sanitizer to watch; exit status 0 when all are right."""
+"""Small launches of every schedule, plain and probed, for compute-sanitizer to watch; exit status 0 when all are right."""
 
 import itertools
 
@@ -8,8 +8,9 @@ from wavescope.launch import open_stream
 from wavescope.measure import verify_integers
 from wavescope.prepare import prepare
 from wavescope.problem import Problem
-from wavescope.schedule import SCHEDULES, Raster
+from wavescope.schedule import SCHEDULES, SPLIT_SCHEDULES, Raster
 from wavescope.variant import Variant
+from wavescope.work import Work
 
 SHAPES = ((1, 1, 1), (65, 67, 33), (129, 250, 71), (200, 130, 128))
 
@@ -17,15 +18,16 @@ SHAPES = ((1, 1, 1), (65, 67, 33), (129, 250, 71), (200, 130, 128))
 def main() -> None:
     device = query(0)
     dtypes = itertools.cycle((("bf16", "tn"), ("fp32", "nn"), ("fp16", "nn"), ("fp32", "tn"), ("bf16", "nn")))
-    for (m, n, k), schedule in itertools.product(SHAPES, SCHEDULES):
+    whole = [(name, Work("ragged", 3)) for name in SCHEDULES if name not in SPLIT_SCHEDULES]
+    kinds = [*((name, None) for name in SCHEDULES), *whole]
+    for (m, n, k), (schedule, work) in itertools.product(SHAPES, kinds):
         dtype, layout = next(dtypes)
         problem = Problem(m, n, k, dtype, layout)  # type: ignore[arg-type]
         tile = kernel_for(problem, device).codes[0].tile
-        prepared = prepare(
-            problem, tile, Variant(schedule, raster=Raster("grouped3")), device, 0, facts(problem, tile, device)
-        )
+        variant = Variant(schedule, raster=Raster("grouped3"))
+        prepared = prepare(problem, tile, variant, device, 0, facts(problem, tile, device), work=work)
         verify_integers(prepared, 7, open_stream(0, str(problem)))
-    print("12 launches are right")
+    print("all launches are right")
 
 
 if __name__ == "__main__":

@@ -14,15 +14,16 @@ from wavescope.device import Device
 from wavescope.errors import DeviceError, IntegrityError, LaunchError
 from wavescope.integrity import check
 from wavescope.kernels import GEMM_MMA, GEMM_SIMT, Kernel
-from wavescope.launch import allocate, download, fill_bytes, launch, load, open_stream, timed_ns, wait
+from wavescope.launch import Stream, allocate, download, fill_bytes, launch, load, open_stream, timed_ns, upload, wait
 from wavescope.measure import measure, timer_step_ns, verify_integers, verify_one
 from wavescope.nvrtc import architecture, compile_kernel, kernel_directory
 from wavescope.operands import fill_set
-from wavescope.prepare import Prepared, graph_of, prepare
+from wavescope.prepare import Prepared, clear, graph_of, prepare, run
 from wavescope.problem import LAYOUTS, Problem, Tile
 from wavescope.schedule import SCHEDULES, SPLIT_SCHEDULES, Raster, decompose
 from wavescope.trace import RECORD_DTYPE, Launch, Trace, spans_of_records
 from wavescope.variant import Variant
+from wavescope.work import Work
 
 SHAPE_SEED = 20261129
 SHAPES = int(os.environ.get("WAVESCOPE_SHAPES", "60"))  # for each schedule
@@ -44,9 +45,11 @@ def random_problems(count: int, seed: int, most: int = 3000) -> list[Problem]:
     ]
 
 
-def ready(problem: Problem, tile: Tile, schedule: str, raster: str, device: Device) -> Prepared:
+def ready(
+    problem: Problem, tile: Tile, schedule: str, raster: str, device: Device, work: Work | None = None
+) -> Prepared:
     variant = Variant.parse(schedule, Raster(raster))
-    return prepare(problem, tile, variant, device, 0, kernels.facts(problem, tile, device))
+    return prepare(problem, tile, variant, device, 0, kernels.facts(problem, tile, device), work=work)
 
 
 def trace_of(prepared: Prepared, device: Device, step_ns: int) -> Trace:
@@ -57,8 +60,16 @@ def trace_of(prepared: Prepared, device: Device, step_ns: int) -> Trace:
         0, "measured", prepared.facts.kernel, schedule.name, schedule.raster.name, schedule.problem, schedule.tile,
         schedule.num_ctas, prepared.facts.threads, 1, functions.plain.registers, prepared.facts.shared_bytes,
         functions.ctas_per_sm, device.sms * functions.ctas_per_sm, t0_globaltimer_ns=t0, parts=schedule.parts,
+        work=None if schedule.work is None else str(schedule.work), order=schedule.order,
     )  # fmt: skip
     return Trace("test", device, step_ns, (launch_facts,), spans)
+
+
+def launch_probed(prepared: Prepared, stream: Stream) -> None:
+    """One launch of the probed kernel into cleared records."""
+    clear(prepared, stream)
+    run(prepared, prepared.functions.probed, 0, stream)
+    wait(stream, prepared.deadline_s)
 
 
 @pytest.fixture(scope="module")
@@ -95,6 +106,42 @@ def test_random_shapes_are_right(device: Device, schedule: str) -> None:
         check(trace_of(prepared, device, timer_step_ns(prepared.functions.timer, stream)), prepared.schedule)
         fill_set(prepared.functions.operands, prepared.sets[0], "normal", SHAPE_SEED, stream)
         verify_one(prepared, prepared.functions.plain, "normal", stream)
+
+
+@pytest.mark.parametrize("schedule", ["fixed", "persistent", "dynamic", "dynamic@lpt"])
+@pytest.mark.parametrize("work", ["ragged:5", "skip:0.6:5"])
+def test_irregular_work_is_right(device: Device, work: str, schedule: str) -> None:
+    draw = random.Random(SHAPE_SEED)
+    problems = random_problems(12, SHAPE_SEED + 6, most=2000)
+    assert {problem.dtype == "fp32" for problem in problems} == {False, True}  # both kernels
+    for problem in problems:
+        tile = draw.choice(kernels.kernel_for(problem, device).codes).tile
+        prepared = ready(problem, tile, schedule, draw.choice(RASTERS), device, Work.parse(work))
+        stream = open_stream(0, f"{problem} {work}")
+        verify_integers(prepared, SHAPE_SEED, stream)
+        check(trace_of(prepared, device, timer_step_ns(prepared.functions.timer, stream)), prepared.schedule)
+        fill_set(prepared.functions.operands, prepared.sets[0], "normal", SHAPE_SEED, stream)
+        verify_one(prepared, prepared.functions.plain, "normal", stream)
+
+
+@pytest.mark.parametrize("dtype", ["bf16", "fp32"])
+@pytest.mark.parametrize("more", [-1, 1])
+def test_a_tile_of_a_wrong_k_is_caught(device: Device, more: int, dtype: str) -> None:
+    problem = Problem(300, 500, 700, dtype)  # type: ignore[arg-type]
+    tile = kernels.kernel_for(problem, device).codes[0].tile
+    prepared = ready(problem, tile, "persistent", "row", device, Work("skip", 3, 0.5))
+    stream = open_stream(0, "a wrong k")
+    verify_integers(prepared, 5, stream)  # right before the fault is planted
+    assert prepared.schedule.table is not None
+    table = prepared.schedule.table.copy()
+    table[1, 1] += more
+    broken = replace(prepared, table=upload(table, stream))
+    with pytest.raises(IntegrityError, match="elements are wrong on integers operands"):
+        verify_integers(broken, 5, stream)
+    launch_probed(broken, stream)
+    trace = trace_of(broken, device, timer_step_ns(prepared.functions.timer, stream))
+    with pytest.raises(IntegrityError, match=r"unit 1 computes tile|k_iters \[\d+, \d+\) missing"):
+        check(trace)
 
 
 FAULTS = {
@@ -203,12 +250,14 @@ def test_too_much_memory_is_refused_before_anything_is_allocated(device: Device)
         ready(problem, Tile(128, 256, 64), "persistent", "row", device)
 
 
-@pytest.mark.parametrize("schedule", SCHEDULES)
-def test_measured_trace_adds_up(device: Device, schedule: str) -> None:
+@pytest.mark.parametrize(
+    ("schedule", "work"), [*((name, None) for name in SCHEDULES), ("dynamic@lpt", Work("ragged", 3))]
+)
+def test_measured_trace_adds_up(device: Device, schedule: str, work: Work | None) -> None:
     from wavescope.analyze import analyze
 
-    problem = Problem(1000, 1500, 1100)
-    trace = measure(problem, Tile(128, 128, 64), Variant(schedule), 0, repeat=2, seed=1, progress=lambda text: None)
+    problem, variant = Problem(1000, 1500, 1100), Variant.parse(schedule)
+    trace = measure(problem, Tile(128, 128, 64), variant, 0, repeat=2, seed=1, progress=lambda text: None, work=work)
     report = analyze(trace)
     assert report.budget.residual_ns == 0
     assert report.waterfall is not None

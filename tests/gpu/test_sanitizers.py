@@ -1,4 +1,4 @@
-"""compute-sanitizer finds nothing in twelve small launches."""
+"""compute-sanitizer finds nothing in small launches of every schedule."""
 
 import os
 import shutil
@@ -23,5 +23,5 @@ def test_nothing_is_found(device: Device, tool: str) -> None:
         capture_output=True, text=True, check=False, cwd=root, env=os.environ | {"PYTHONPATH": str(root)},
     )  # fmt: skip
     assert result.returncode == 0, result.stdout[-3000:] + result.stderr[-1000:]
-    assert "12 launches are right" in result.stdout
+    assert "all launches are right" in result.stdout
     assert "ERROR SUMMARY: 0 errors" in result.stdout or "RACECHECK SUMMARY: 0 hazards" in result.stdout

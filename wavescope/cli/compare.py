@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, NamedTuple, cast
 import typer
 
 from wavescope.cli.numbers import positive_number, whole_number
-from wavescope.cli.options import one_of
+from wavescope.cli.options import WorkWords, one_of
 from wavescope.cli.profile import (
     DEFAULT_REPEAT,
     DEFAULT_SECONDS,
@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from wavescope.standings import Standing
     from wavescope.timing import Regime
     from wavescope.verdicts import Verdict
+    from wavescope.work import Work
 
 MAX_RATIO = 1000.0
 
@@ -43,10 +44,12 @@ def compare(
         typer.Argument(
             metavar="A vs B",
             help="fixed, persistent, dynamic, splitk[:splits], streamk[:CTAs], hybrid[:1], tailsplit[:parts], each "
-            "with @raster or @atomic if wanted; cublas; or all.  The first is what the others are measured against.",
+            "with @raster, @lpt (longest tiles of --work first) or @atomic if wanted; cublas; or all.  The first is "
+            "what the others are measured against.",
             show_default=False,
         ),
     ] = None,
+    work: WorkWords = None,
     dtype: Annotated[str, typer.Option(metavar="TYPE", help="bf16, fp16 or fp32.")] = "bf16",
     layout: Annotated[
         str, typer.Option(metavar="LAYOUT", help="How B is stored: tn as [N, K], nn as [K, N]; A is [M, K].")
@@ -105,19 +108,24 @@ def compare(
     from wavescope.cli.contenders import one_value
     from wavescope.cli.outputs import claim
     from wavescope.problem import DTYPES, LAYOUTS, MAX_DIMENSION, Problem, Tile
+    from wavescope.work import Work
 
-    lineup = read(contenders or [])
+    lineup = read(contenders or [], irregular=work is not None)
     rows, columns, depth = (
         whole_number(option, one_value(option, given), most=MAX_DIMENSION, example=example)
         for option, given, example in (("--m", m, 2304), ("--n", n, 2304), ("--k", k, 4096))
     )
+    number = whole_number("--seed", seed, least=0, most=MAX_SEED, example=0)
     how = Timed(
         ("cool", "sustained") if one_of("--regime", regime, REGIMES) == "both" else (regime,),
         whole_number("--repeat", repeat, most=MAX_REPEAT, example=DEFAULT_REPEAT),
         positive_number("--seconds", seconds, most=MAX_SECONDS, example=DEFAULT_SECONDS),
         None if ctas_per_sm is None else whole_number("--ctas-per-sm", ctas_per_sm, most=MAX_CTAS_PER_SM, example=1),
-        whole_number("--seed", seed, least=0, most=MAX_SEED, example=0),
+        number,
+        None if work is None else Work.parse(work, number),
     )
+    for variant in lineup.variants:
+        variant.check_work(how.work)
     bar = (
         None
         if fail_under_ratio is None
@@ -139,13 +147,17 @@ def compare(
 
 
 class Timed(NamedTuple):
-    """How contenders are run: regimes, rounds and seconds of a GPU's timing; `most_ctas` None: as many as fit."""
+    """How contenders are run: regimes, rounds and seconds of a GPU's timing.
+
+    `most_ctas` None: as many as fit; `work` None: every tile sums over all of k.
+    """
 
     regimes: tuple[str, ...]
     repeat: int
     seconds: float
     most_ctas: int | None
     seed: int
+    work: Work | None
 
 
 def _run(problem: Problem, tile: Tile | None, lineup: Lineup, target: Target, how: Timed) -> Comparison:
@@ -159,7 +171,13 @@ def _run(problem: Problem, tile: Tile | None, lineup: Lineup, target: Target, ho
         from wavescope.virtual_comparison import virtual_comparison
 
         simulated = virtual_comparison(
-            *what, target.device, reason=target.reason, seed=how.seed, library=lineup.library, most_ctas=how.most_ctas
+            *what,
+            target.device,
+            reason=target.reason,
+            seed=how.seed,
+            library=lineup.library,
+            most_ctas=how.most_ctas,
+            work=how.work,
         )
         return arranged(simulated, lineup.names)
     from wavescope.duel import duel
@@ -174,6 +192,7 @@ def _run(problem: Problem, tile: Tile | None, lineup: Lineup, target: Target, ho
         most_ctas=how.most_ctas,
         seed=how.seed,
         progress=note,
+        work=how.work,
     )
     return arranged(measured, lineup.names)
 

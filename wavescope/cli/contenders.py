@@ -9,10 +9,12 @@ from difflib import get_close_matches
 
 from wavescope.comparison import LIBRARY
 from wavescope.errors import UsageError
-from wavescope.schedule import SCHEDULES
+from wavescope.schedule import SCHEDULES, SPLIT_SCHEDULES
 from wavescope.variant import Variant
 
 ALL = "all"
+# What all stands for where tiles have unequal k: schedules that keep them whole, and both orders.
+OF_IRREGULAR_WORK = (*(name for name in SCHEDULES if name not in SPLIT_SCHEDULES), "persistent@lpt", "dynamic@lpt")
 BETWEEN = ("vs", "vs.", "versus")  # words that stand between contenders and mean nothing
 EXAMPLE = "wavescope compare fixed vs streamk --m 2304 --n 2304 --k 4096"
 _PROBLEM = re.compile(r"\d+(x\d+)+", re.ASCII | re.IGNORECASE)
@@ -27,8 +29,8 @@ class Lineup:
     library: bool
 
 
-def contenders(words: Sequence[str]) -> Lineup:
-    """Read the words; `all` stands for every schedule that no other word names.
+def contenders(words: Sequence[str], irregular: bool = False) -> Lineup:
+    """Read the words; `all` stands for every schedule that no other word names (with `irregular` work: that can do it).
 
     Raises: UsageError for a word that is no contender, one that comes twice, and fewer
     than two contenders.
@@ -46,20 +48,22 @@ def contenders(words: Sequence[str]) -> Lineup:
             found[name] = variant
     if len(asked) - len(found) > 1:
         raise UsageError(f"{ALL} is named twice; once stands for every schedule")
-    found = _in_order(asked, found)
+    found = _in_order(asked, found, OF_IRREGULAR_WORK if irregular else SCHEDULES)
     if len(found) < 2:
         (name,) = found
         raise UsageError(f"{name} alone is no comparison; name a second contender, as in '{EXAMPLE}'")
     return Lineup(tuple(found), tuple(variant for variant in found.values() if variant), LIBRARY in found)
 
 
-def _in_order(asked: Sequence[str], named: dict[str, Variant | None]) -> dict[str, Variant | None]:
-    """The named contenders with `all` in its place."""
+def _in_order(
+    asked: Sequence[str], named: dict[str, Variant | None], every: Sequence[str]
+) -> dict[str, Variant | None]:
+    """The named contenders with `all`, which is `every`, in its place."""
     ordered: dict[str, Variant | None] = {}
     rest = iter(named.items())
     for word in asked:
         if word.strip().lower() == ALL:
-            ordered |= {name: Variant(name) for name in SCHEDULES if name not in named}
+            ordered |= {name: Variant.parse(name) for name in every if name not in named}
         else:
             ordered.update([next(rest)])
     return ordered

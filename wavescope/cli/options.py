@@ -29,6 +29,16 @@ FailUnder = Annotated[
 TraceFile = Annotated[
     Path, typer.Argument(metavar="TRACE", readable=False, help="A trace written by 'wavescope profile -o'.")
 ]
+WorkWords = Annotated[
+    str | None,
+    typer.Option(
+        "--work",
+        metavar="WORK",
+        help="Irregular work. ragged:SEED: each tile sums over its own number of k_iters, drawn from 1 to all. "
+        "skip:P: each k_iter is dropped with probability P (drawn from --seed), one stays at least; those kept "
+        "are read from the front, as if gathered. For fixed, persistent and dynamic.",
+    ),
+]
 
 
 def one_of(option: str, value: str, known: tuple[Name, ...]) -> Name:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, NamedTuple, cast
 import typer
 
 from wavescope.cli.numbers import positive_number, whole_number
-from wavescope.cli.options import Csv, FailUnder, Json, one_of
+from wavescope.cli.options import Csv, FailUnder, Json, WorkWords, one_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from wavescope.timing import Regime
     from wavescope.trace import Trace
     from wavescope.variant import Variant
+    from wavescope.work import Work
 
 DEFAULT_REPEAT = 41  # H200, 2026-11: 41 alternating rounds resolve 0.1 % of a kernel's time
 MAX_REPEAT = 100_000
@@ -41,9 +42,11 @@ def profile(
         typer.Option(
             metavar="NAME",
             help="fixed, persistent, dynamic, splitk[:splits], streamk[:CTAs], hybrid, tailsplit[:parts]; "
-            "@atomic after those that split adds partial sums in any order.",
+            "@atomic after those that split adds partial sums in any order, @lpt after the others begins with the "
+            "longest tiles of irregular work.",
         ),
     ] = "fixed",
+    work: WorkWords = None,
     tile: Annotated[
         str | None,
         typer.Option(metavar="MxNxK", help="Tile, such as 128x256x64.  [default: the largest that gives every SM one]"),
@@ -69,7 +72,9 @@ def profile(
     ctas_per_sm: Annotated[
         str | None, typer.Option(metavar="COUNT", help="At most so many CTAs on an SM, by padding shared memory.")
     ] = None,
-    seed: Annotated[str, typer.Option(metavar="NUMBER", help="Of the random operands, or of the simulation.")] = "0",
+    seed: Annotated[
+        str, typer.Option(metavar="NUMBER", help="Of the random operands, of the simulation, and of skip.")
+    ] = "0",
     output: Annotated[
         Path | None, typer.Option("--output", "-o", metavar="X.parquet", readable=False, help="Keep the trace.")
     ] = None,
@@ -101,16 +106,19 @@ def profile(
     wanted = outputs(json=json, csv=csv, fail_under=fail_under, trace=output)
 
     from wavescope.cli.target import choose
-    from wavescope.schedule import Raster
+    from wavescope.raster import Raster
     from wavescope.variant import Variant
+    from wavescope.work import Work
 
     variant = Variant.parse(schedule, Raster(raster))
+    irregular = None if work is None else Work.parse(work, number)
+    variant.check_work(irregular)
     how = one_of("--regime", regime, REGIMES)
     target = choose(device)
     if target.cuda_index is None and json:
         note(f"simulated because {target.reason}")
-    work = Work(problem, asked, variant, most_ctas, number)
-    trace = record(work, target, REGIMES[:2] if how == "both" else (how,), rounds, block_s)
+    job = Job(problem, asked, variant, most_ctas, number, irregular)
+    trace = record(job, target, REGIMES[:2] if how == "both" else (how,), rounds, block_s)
     if wanted.trace:
         from wavescope.trace_file import save
 
@@ -119,40 +127,42 @@ def profile(
     return deliver(trace, trace.launches[0].launch_id, wanted)
 
 
-class Work(NamedTuple):
-    """What is to be run; `tile` None: the kernel's default, `most_ctas` None: as many as fit."""
+class Job(NamedTuple):
+    """What is to be run; `tile` None: the kernel's default, `most_ctas` None: as many as fit, `work` None: all of k."""
 
     problem: Problem
     tile: Tile | None
     variant: Variant
     most_ctas: int | None
     seed: int
+    work: Work | None
 
 
-def record(work: Work, target: Target, regimes: Sequence[str], repeat: int, seconds: float) -> Trace:
-    """The trace of the work on the target, measured (a launch a regime) or simulated."""
+def record(job: Job, target: Target, regimes: Sequence[str], repeat: int, seconds: float) -> Trace:
+    """The trace of the job on the target, measured (a launch a regime) or simulated."""
     from wavescope.cli.console import note
     from wavescope.kernels import default_tile
 
-    what = (work.problem, work.tile or default_tile(work.problem, target.device), work.variant)
+    what = (job.problem, job.tile or default_tile(job.problem, target.device), job.variant)
     if target.cuda_index is None:
         from wavescope.virtual import run
 
-        return run(*what, target.device, reason=target.reason, most_ctas=work.most_ctas, seed=work.seed)
+        return run(*what, target.device, reason=target.reason, most_ctas=job.most_ctas, seed=job.seed, work=job.work)
     from wavescope.calibration import model_of
     from wavescope.grid_model import UNCALIBRATED
     from wavescope.measure import measure
     from wavescope.schedule import SPLIT_SCHEDULES
 
-    splits = work.variant.schedule in SPLIT_SCHEDULES
+    splits = job.variant.schedule in SPLIT_SCHEDULES
     return measure(
         *what,
         target.cuda_index,
         regimes=cast("Sequence[Regime]", regimes),
         repeat=repeat,
         seconds=seconds,
-        most_ctas=work.most_ctas,
-        seed=work.seed,
+        most_ctas=job.most_ctas,
+        seed=job.seed,
         progress=note,
-        model=model_of(*what[:2], target.device, work.most_ctas) if splits else UNCALIBRATED,
+        model=model_of(*what[:2], target.device, job.most_ctas) if splits else UNCALIBRATED,
+        work=job.work,
     )

@@ -134,10 +134,15 @@ def _tail_note(tail: TailSplit) -> str:
     terms += [f"{figures.time(cost.store_ns)} to store a tile"] if cost.store_ns else []
     terms += [f"{figures.time(cost.partial_ns)} to write a partial"] if cost.partial_ns else []
     fit = "units of equal cost, so no R2" if cost.r_squared is None else f"R2 {cost.r_squared:.3f}"
-    return (
-        f"Quantization and imbalance are estimated from the unit costs fitted here: {' + '.join(terms)} ({fit}); "
-        f"longest nominal load {figures.time(tail.makespan_ns)}."
-    )
+    costs = f"the unit costs fitted here: {' + '.join(terms)} ({fit})"
+    makespan = figures.time(tail.makespan_ns)
+    if tail.of_equal_units:
+        return (
+            "The work is irregular, so quantization is what as many units of the mean cost would lose, and imbalance "
+            "what unequal ones add (negative: they fill gaps that equal ones leave). Both are estimated from "
+            f"{costs}; units of the mean cost would take {makespan}."
+        )
+    return f"Quantization and imbalance are estimated from {costs}; longest nominal load {makespan}."
 
 
 def picture_size(width: int, height: int, sms: int) -> tuple[int, int]:

@@ -27,7 +27,7 @@ def _spread(name: str) -> dict[str, Any]:
 
 
 _COLUMNS: dict[str, Any] = {
-    **dict.fromkeys(("contender", "ran", "source", "regime", "unavailable"), _TEXT),
+    **dict.fromkeys(("contender", "ran", "work", "source", "regime", "unavailable"), _TEXT),
     **_spread("time_ns"),
     **_spread("ratio"),
     **_spread("library_ratio"),
@@ -35,7 +35,7 @@ _COLUMNS: dict[str, Any] = {
     "tflops": _NUMBER,
     "predicted_ns": _NUMBER,
     **dict.fromkeys(("launch_id", "units", "duration_ns"), _COUNT),
-    **dict.fromkeys(("not_idle", "bound", "clock_mhz"), _NUMBER),
+    **dict.fromkeys(("not_idle", "bound", "imbalance_share", "clock_mhz"), _NUMBER),
     **{f"{state}_share": _NUMBER for state in STATES},
     "outcome": _TEXT,
     **{f"account_{name.replace(' ', '_')}_ns": _NUMBER for name in PARTS},
@@ -49,7 +49,13 @@ def encode(found: Comparison, placed: Sequence[Standing], said: Sequence[Verdict
     verdicts = {(verdict.contender, verdict.regime): verdict for verdict in said}
     rows: list[dict[str, Any]] = []
     for one in found.contenders:
-        facts = {"contender": one.name, "ran": one.ran, "source": found.source, "unavailable": one.unavailable}
+        facts = {
+            "contender": one.name,
+            "ran": one.ran,
+            "work": None if found.work is None else str(found.work),
+            "source": found.source,
+            "unavailable": one.unavailable,
+        }
         mine = [standing for standing in placed if standing.contender is one]
         rows += [facts | _row(standing, verdicts.get((one.name, standing.regime))) for standing in mine]
         rows += [] if mine else [facts]
@@ -75,6 +81,7 @@ def _row(standing: Standing, verdict: Verdict | None) -> dict[str, Any]:
             "duration_ns": budget.duration_ns,
             "not_idle": budget.not_idle.value / budget.total_ns,
             "bound": report.bound.value,
+            "imbalance_share": report.tail.imbalance.value / budget.total_ns if report.tail else None,
             "clock_mhz": report.clock.mean_mhz if report.clock else None,
             **{f"{state}_share": budget.share(state) for state in STATES},
         }

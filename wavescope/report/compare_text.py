@@ -48,11 +48,9 @@ def _header(page: Page, found: Comparison) -> list[Text]:
         text = f"SIMULATED because {found.reason}: a virtual {device.name} made these numbers, nothing was measured."
         result += paragraph(page, text, "bold yellow")
     major, minor = device.compute_capability
-    tiles = found.tile.num_tiles(found.problem)
-    k_iters = found.tile.k_iters(found.problem)
     rows = [
         ("device", f"{device.name}, {device.sms} SMs, sm_{major}{minor}, up to {device.max_clock_mhz:g} MHz"),
-        ("tiles", f"{figures.grouped(tiles)} of {figures.grouped(k_iters)} k_iters each, for every schedule"),
+        ("tiles", f"{_tiles(found)}, for every schedule"),
     ]
     rows += [(one.name, ran) for one in found.contenders if (ran := _what_ran(one))]
     rows += _verified(found)
@@ -60,6 +58,14 @@ def _header(page: Page, found: Comparison) -> list[Text]:
     for label, text in rows:
         result += _labelled(page, label, text)
     return result
+
+
+def _tiles(found: Comparison) -> str:
+    tiles, most = found.tile.num_tiles(found.problem), found.tile.k_iters(found.problem)
+    if found.work is None:
+        return f"{figures.grouped(tiles)} of {figures.grouped(most)} k_iters each"
+    share = figures.percent(found.k_iters / (tiles * most))
+    return f"{figures.grouped(tiles)} of unequal k_iters ({found.work}), {share} of {figures.grouped(most)} each"
 
 
 def _labelled(page: Page, label: str, text: str) -> list[Text]:
@@ -137,6 +143,7 @@ def _columns(page: Page, here: Sequence[Standing]) -> list[Column]:
         of_report("busy", lambda report: figures.percent(report.budget.not_idle.value / report.budget.total_ns)),
         of_report("fixup+wait", _fixup_and_wait, drop=1),
         of_report("tail", lambda report: figures.percent(report.budget.share("tail"))),
+        of_report("imbalance", _imbalance),
         of_report("bound", lambda report: f"{report.bound.value:.3f}", drop=7),
         Column("kcycles", [f"{one.cycles.median / 1e3:.1f}" if one.cycles else "" for one in here], drop=3),
         of_report("MHz", lambda report: f"{report.clock.mean_mhz:.0f}" if report.clock else "", drop=6),
@@ -155,6 +162,11 @@ def _fixup_and_wait(report: WaveReport) -> str:
     return figures.percent(report.budget.share("fixup") + report.budget.share("wait"))
 
 
+def _imbalance(report: WaveReport) -> str:
+    tail = report.tail
+    return figures.percent(tail.imbalance.value / report.budget.total_ns) if tail and tail.of_equal_units else ""
+
+
 def _predicted(one: Standing, unit: figures.TimeUnit) -> str:
     predicted = one.contender.predicted_ns
     return "" if predicted is None else unit.number(predicted, unit.decimals)
@@ -166,6 +178,8 @@ def _legend(found: Comparison, titles: set[str]) -> str:
     if _TO_LIBRARY in titles:
         said.append(f"{_TO_LIBRARY}: time of {LIBRARY} / own")
     said.append("busy: SM time not idle")
+    if "imbalance" in titles:
+        said.append("imbalance: the tail beyond that of as many equal tiles (estimated)")
     if "bound" in titles:
         said.append("bound: what perfect balance could bring at most (estimated)")
     if "kcycles" in titles:

@@ -51,6 +51,7 @@ def _header(page: Page, report: WaveReport) -> list[Text]:
         ("device", f"{device.name}, {device.sms} SMs, sm_{major}{minor}, up to {device.max_clock_mhz:g} MHz"),
         ("kernel", _kernel_line(report)),
         ("schedule", _schedule_line(report)),
+        ("work", _work_line(report)),
         ("clock", _clock_line(report)),
         ("timer", _timer_line(page, report)),
     ]
@@ -100,10 +101,19 @@ def _schedule_line(report: WaveReport) -> str:
     launch = report.launch
     name = launch.schedule or "the kernel's own"
     raster = f", raster {launch.raster}" if launch.raster else ""
+    raster = ", longest tiles first (lpt)" + raster if launch.order == "lpt" else raster
     return (
         f"{name}{raster}: {figures.grouped(report.waves.num_units)} units, grid {figures.grouped(launch.grid)}, "
         f"{figures.grouped(launch.places)} places"
     )
+
+
+def _work_line(report: WaveReport) -> str:
+    launch, flop = report.launch, report.flop
+    if launch.work is None or launch.problem is None or flop is None:
+        return ""
+    share = figures.percent(flop.useful / launch.problem.flop)
+    return f"{launch.work}: each tile takes its own number of k_iters, in all {share} of the problem's operations"
 
 
 def _timer_line(page: Page, report: WaveReport) -> str:
