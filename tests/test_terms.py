@@ -21,7 +21,7 @@ problem, tile, k_iter, unit, cta, cluster, place, places, wave, rank wave, nomin
 utilization, tail effect, quantization, imbalance, padding, bound, budget, waterfall, peak, achieved, perturbation, regime,
 cool, measured, simulated, estimated, refused, timer, verified, registers, shared memory, SM-ns, active cycles, raster,
 clock domain, placed, error bar, dispatch, block scheduler, co-residency, older neighbours, reuse distance, first touch,
-spread, by chance, p, calibration, leave-one-out error, staggered, sharing, seniority
+spread, by chance, p, calibration, leave-one-out error, what-if, staggered, sharing, seniority
 """
 
 
