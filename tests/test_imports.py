@@ -22,6 +22,7 @@ HOMES = {
 GPU = {"launch", "prepare", "operands", "timing", "measure", "library", "duel"}
 # Stages after the trace: they may not know how it came about.
 ANALYSIS = {"states", "budget", "tail", "waves", "waterfall", "integrity", "analyze", "picture", "meaning", "spread"}
+ANALYSIS |= {"comparison", "standings", "accounts", "reasons", "verdicts"}
 
 
 def modules() -> dict[str, Path]:

@@ -105,6 +105,7 @@ def uneven(k_iters: Sequence[int], num_ctas: int, dispatch: str, cta: Sequence[i
         dispatch=dispatch,  # type: ignore[arg-type]
         parts=1,
         split_tiles=0,
+        reducers=0,
         num_slots=0,
         unit=index,
         cta=np.array(cta, np.int32),

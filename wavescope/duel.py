@@ -4,23 +4,24 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from wavescope.calibration import model_of
+from wavescope.comparison import LIBRARY, Comparison, Contender, unavailable
 from wavescope.cuda_device import query
 from wavescope.errors import WavescopeError
-from wavescope.grid_model import UNCALIBRATED, GridModel
 from wavescope.integrity import check
 from wavescope.kernels import facts
-from wavescope.launch import Stream, fill_bytes, named_range, open_stream
+from wavescope.launch import Stream, fill_bytes, named_range, open_stream, wait
 from wavescope.library import cublas
 from wavescope.measure import timer_step_ns, timing_and_records, trace_of, verify_integers, verify_one
-from wavescope.operands import POISON, check_set, fill_set
+from wavescope.operands import POISON, Verdict, check_set, fill_set
 from wavescope.prepare import Prepared, prepare
 from wavescope.problem import Problem, Tile
 from wavescope.timing import BLOCK_S, Library, Measured, Progress, Regime, measure_regime
-from wavescope.trace import Trace
 from wavescope.variant import Variant
+from wavescope.virtual_comparison import predicted_ns
 
 
-def measure_all(
+def duel(
     problem: Problem,
     tile: Tile,
     variants: Sequence[Variant],
@@ -33,17 +34,17 @@ def measure_all(
     most_ctas: int | None = None,
     seed: int,
     progress: Progress,
-    model: GridModel = UNCALIBRATED,
-) -> tuple[list[Trace], list[dict[Regime, Measured]], str | None]:
-    """Traces of all variants (a launch a regime), what was measured of each, and why the library is missing.
+) -> Comparison:
+    """All variants measured on the same operands in one sequence, ratios against the first (timing.measure_regime).
 
-    All use the same operands and are timed in one sequence (timing.measure_regime); with
-    `library`, cuBLAS is the last one measured, and has no trace.
+    With `library`, cuBLAS is the last contender, or says why it could not run.  The
+    grid-size model of the kernel's calibration chooses where a variant has no number.
 
-    Raises: as measure.measure; DeviceError where two of them do not fit together.
+    Raises: as measure.measure.
     """
     device = query(device_index)
     fact = facts(problem, tile, device, most_ctas)
+    model = model_of(problem, tile, device, most_ctas)
     stream = open_stream(device_index, f"{fact.kernel} {', '.join(map(str, variants))}, {problem}, tile {tile}")
     progress(f"compiling {fact.kernel} {tile} for {device.name}: {len(variants)} schedules")
     prepared: list[Prepared] = []
@@ -57,36 +58,60 @@ def measure_all(
         verified = [verify_integers(one, seed, stream) for one in prepared]
         for index, operands in enumerate(prepared[0].sets):
             fill_set(prepared[0].functions.operands, operands, "normal", seed + index, stream)
-    contenders: list[Prepared | Library] = list(prepared)
-    missing = None
-    if library:
-        other, missing = _library(prepared[0], stream)
-        contenders += [other] if other else []
-    measured: list[dict[Regime, Measured]] = [{} for _ in contenders]
+    entrants: list[Prepared | Library] = list(prepared)
+    other = _library(prepared[0], stream) if library else None
+    if isinstance(other, tuple):
+        entrants.append(other[0])
+    measured: list[dict[str, Measured]] = [{} for _ in entrants]
     for regime in regimes:
         with named_range(f"time {regime}"):
-            for of_one, found in zip(
-                measured, measure_regime(contenders, regime, repeat, seconds, stream, progress), strict=True
-            ):
-                of_one[regime] = found
+            found = measure_regime(entrants, regime, repeat, seconds, stream, progress)
+            for of_one, times in zip(measured, found, strict=True):
+                of_one[regime] = times
     progress("verifying on random operands")
-    traces = []
-    for one, of_one, verdicts in zip(prepared, measured, verified, strict=False):
+    contenders = []
+    for variant, one, of_one, verdicts in zip(variants, prepared, measured, verified, strict=False):
         verdicts["plain_normal"] = verify_one(one, one.functions.plain, "normal", stream)
-        trace = trace_of(one, [timing_and_records(found) for found in of_one.values()], verdicts, step_ns)
+        trace = trace_of(one, [timing_and_records(each) for each in of_one.values()], verdicts, step_ns)
         check(trace, one.schedule)
-        traces.append(trace)
-    return traces, measured, missing
+        contenders.append(
+            Contender(
+                name=str(variant),
+                ran=one.schedule.in_words,
+                trace=trace,
+                times={regime: each.time_ns for regime, each in of_one.items()},
+                ratios={regime: each.ratio for regime, each in of_one.items()},
+                predicted_ns=predicted_ns(problem, tile, variant, device, seed=seed, most_ctas=most_ctas),
+                verified=verdicts,
+                notes=one.notes,
+            )
+        )
+    if isinstance(other, str):
+        contenders.append(unavailable(LIBRARY, other))
+    elif other:
+        contenders.append(
+            Contender(
+                name=LIBRARY,
+                ran=other[0].name,
+                trace=None,
+                times={regime: each.time_ns for regime, each in measured[-1].items()},
+                ratios={regime: each.ratio for regime, each in measured[-1].items()},
+                verified={"plain_normal": other[1].as_found()},
+            )
+        )
+    return Comparison(problem, tile, device, "measured", "", tuple(contenders))
 
 
-def _library(prepared: Prepared, stream: Stream) -> tuple[Library | None, str | None]:
-    """cuBLAS on the operands of `prepared`, or why it cannot run; verified as the kernels are."""
+def _library(prepared: Prepared, stream: Stream) -> tuple[Library, Verdict] | str:
+    """cuBLAS on the operands of `prepared`, verified as the kernels are; or why it cannot run."""
+    operands = prepared.sets[0]
     try:
         library = cublas(prepared.schedule.problem, prepared.sets, prepared.deadline_s)
-        operands = prepared.sets[0]
         fill_bytes(operands.c, POISON, stream)
         library.launch(0, stream)
-        check_set(prepared.functions.operands, operands, "normal", stream).require("cublas")
+        wait(stream, prepared.deadline_s)
+        verdict = check_set(prepared.functions.operands, operands, "normal", stream)
+        verdict.require(LIBRARY)
     except WavescopeError as error:
-        return None, str(error)
-    return library, None
+        return str(error)
+    return library, verdict

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import asdict
 from typing import Any
 
 import numpy as np
@@ -126,7 +125,7 @@ def verify_one(prepared: Prepared, function: Function, values: Values, stream: S
     verdict = check_set(prepared.functions.operands, operands, values, stream)
     probe = "probed" if function is prepared.functions.probed else "plain"
     verdict.require(f"{function.name} {prepared.schedule.name} ({probe}), {prepared.schedule.problem}")
-    return {key: value for key, value in asdict(verdict).items() if key not in ("wrong", "first")}
+    return verdict.as_found()
 
 
 def timing_and_records(measured: Measured) -> tuple[Timing, Records]:
@@ -165,6 +164,7 @@ def trace_of(prepared: Prepared, found: list[tuple[Timing, Records]], verified: 
                 notes=prepared.notes,
                 parts=schedule.parts,
                 reduction=prepared.reduction,
+                reducers=schedule.reducers,
             )
         )
     return Trace(__version__, device, step_ns, tuple(launches), join(spans))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Any, Literal
 
 import numpy as np
@@ -70,6 +70,10 @@ class Verdict:
     first: tuple[int, int] | None
     worst_error: float
     tolerance: str
+
+    def as_found(self) -> dict[str, Any]:
+        """The verdict on a right result, as plain data."""
+        return {key: value for key, value in asdict(self).items() if key not in ("wrong", "first")}
 
     def require(self, what: str) -> None:
         """Raises: IntegrityError naming the first wrong element, where there is one."""

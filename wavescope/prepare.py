@@ -200,7 +200,7 @@ def run(prepared: Prepared, function: Function, index: int, stream: Stream) -> N
         operands.b,
         operands.c,
         *(np.int32(size) for size in (problem.m, problem.n, problem.k, *operands.pitches, group)),
-        *(np.int32(number) for number in (schedule.parts, schedule.split_tiles)),
+        *(np.int32(number) for number in (schedule.parts, schedule.split_tiles, schedule.reducers)),
         prepared.counter,
         prepared.partials,
         prepared.sync,

@@ -121,7 +121,8 @@ class Launch:
     driver's occupancy query when measured; `places` = room for resident CTAs on the
     device.  `schedule` and `raster` name how units were handed out; None where the
     kernel is not wavescope's own.  `parts` is the schedule's number
-    (schedule.SPLIT_SCHEDULES), `reduction` how the partial sums of split tiles met.
+    (schedule.SPLIT_SCHEDULES), `reduction` how the partial sums of split tiles met,
+    `reducers` how many CTAs without a part added them (0: others did).
     """
 
     launch_id: int
@@ -145,6 +146,7 @@ class Launch:
     notes: tuple[str, ...] = ()
     parts: int = 1
     reduction: Reduction = "ordered"
+    reducers: int = 0
 
 
 @dataclass(frozen=True)

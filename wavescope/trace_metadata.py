@@ -233,6 +233,7 @@ def _check_launch(launch: Launch, device: Device, at: str) -> None:
     for name in ("grid", "cluster", "ctas_per_sm", "places", "parts"):
         _between(at, name, getattr(launch, name), 1, MAX_COUNT)
     _between(at, "launch_id", launch.launch_id, 0, MAX_COUNT)
+    _between(at, "reducers", launch.reducers, 0, MAX_COUNT)
     for name in ("block", "registers", "shared_bytes"):  # NULL: not recorded
         _between(at, name, getattr(launch, name), NULL, MAX_COUNT)
     _between(at, "stream", launch.stream, 0, 2**63)

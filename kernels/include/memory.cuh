@@ -1,10 +1,14 @@
-// Memory that CTAs share: partial sums in L2, flags, counters.  The rules of fixup.cuh are
-// also run on the host, which brings its own versions of these (tests/fixup_host.py).
+// Memory that CTAs share: partial sums in L2, flags, counters.  fixup.cuh and loop.cuh are
+// also run on the host, which brings its own versions of these (tests/host_gpu.h).
 #pragma once
 
 namespace wavescope {
 
 #if defined(__CUDACC__)
+
+// A variable in shared memory; the host's version watches who reads and writes it between which barriers.
+template <typename T>
+using Shared = T;
 
 // Partial sums go from one SM to another: past L1, which the reader's SM might have stale.
 __device__ __forceinline__ float4 load_l2(const float4* from) { return __ldcg(from); }
@@ -22,6 +26,13 @@ __device__ __forceinline__ void add_l2(float4* to, const float4& value) {
     atomicAdd(floats + 2, value.z);
     atomicAdd(floats + 3, value.w);
 #endif
+}
+
+// The value, without an order to anything else.
+__device__ __forceinline__ unsigned int relaxed(const unsigned int* word) {
+    unsigned int value;
+    asm volatile("ld.relaxed.gpu.global.u32 %0, [%1];" : "=r"(value) : "l"(word));
+    return value;
 }
 
 // What this thread did before, and others of its CTA before a barrier, is seen by whoever acquires the value.
@@ -46,6 +57,7 @@ __device__ __forceinline__ unsigned int count_up(unsigned int* counter, unsigned
 // The same without an order to anything else, and without an answer to wait for.
 __device__ __forceinline__ void count(unsigned int* counter, unsigned int last) { atomicInc(counter, last); }
 
+__device__ __forceinline__ void warp_barrier() { __syncwarp(); }
 __device__ __forceinline__ void cta_barrier() { __syncthreads(); }
 
 __device__ __forceinline__ unsigned long long now_ns() {

@@ -19,7 +19,7 @@ import numpy as np
 
 from wavescope.analyze import analyze
 from wavescope.cuda_device import query
-from wavescope.duel import measure_all
+from wavescope.duel import duel
 from wavescope.kernels import GEMM_MMA
 from wavescope.problem import Problem, Tile
 from wavescope.schedule import wave_efficiency
@@ -45,19 +45,26 @@ WHOLE = ("fixed", "persistent")
 def measured(problem: Problem, tile: Tile, names: tuple[str, ...], quick: bool, library: bool) -> list[dict[str, Any]]:
     """A row for each schedule and regime."""
     variants = [Variant.parse(name) for name in names]
-    traces, found, _ = measure_all(
+    found = duel(
         problem, tile, variants, 0, library=library, regimes=("cool",) if quick else ("cool", "sustained"),
         repeat=5 if quick else 15, seed=1, progress=lambda text: None,
     )  # fmt: skip
-    rows = []
-    for name, trace, times in zip(names, traces, found, strict=False):
+    rows: list[dict[str, Any]] = []
+    for name, one in zip((*names, "cublas"), found.contenders, strict=False):
+        trace = one.trace
+        if trace is None:
+            rows += [
+                {"problem": str(problem), "schedule": name, "ran": one.ran, "regime": regime,
+                 "time_ns": asdict(time_ns), "ratio_to_first": asdict(one.ratios[regime])}
+                for regime, time_ns in one.times.items()
+            ]  # fmt: skip
+            continue
         for launched in trace.launches:
             report = analyze(trace, launched.launch_id)
             timing, budget = launched.timing, report.budget
             assert timing is not None
             assert timing.cycles is not None
             assert report.clock is not None
-            measure = times[timing.regime]
             rows.append(
                 {
                     "problem": str(problem),
@@ -67,7 +74,9 @@ def measured(problem: Problem, tile: Tile, names: tuple[str, ...], quick: bool, 
                     "grid": launched.grid,
                     "regime": timing.regime,
                     "time_ns": asdict(timing.plain_ns),
-                    "ratio_to_first": asdict(measure.ratio),
+                    "ratio_to_first": asdict(one.ratios[timing.regime]),
+                    "ran": one.ran,
+                    "predicted_ns": one.predicted_ns,
                     "cycles": asdict(timing.cycles),
                     "mhz": report.clock.mean_mhz,
                     "perturbation": asdict(timing.perturbation),
@@ -77,12 +86,6 @@ def measured(problem: Problem, tile: Tile, names: tuple[str, ...], quick: bool, 
                     "mac_cycles_per_k_iter": mac_cycles(trace, launched.launch_id),
                 }
             )
-    for times in found[len(names) :]:
-        rows += [
-            {"problem": str(problem), "schedule": "cublas", "regime": regime, "time_ns": asdict(one.time_ns),
-             "ratio_to_first": asdict(one.ratio)}
-            for regime, one in times.items()
-        ]  # fmt: skip
     return rows
 
 

@@ -142,13 +142,14 @@ TWIN = """
 #include "schedule.cuh"
 extern "C" __global__ void twin(int schedule, int tiles_m, int tiles_n, int k_iters, int group, int num_ctas,
                                 int parts, int split_tiles, int* rows) {
-    const wavescope::Plan plan{{tiles_m, tiles_n, k_iters, group}, num_ctas, parts, split_tiles};
+    const wavescope::Plan plan{{tiles_m, tiles_n, k_iters, group}, num_ctas, parts, split_tiles, 0};
     wavescope::Unit unit;
     for (int round = 0; wavescope::next_unit(schedule, plan, blockIdx.x, round, blockIdx.x + round * num_ctas, &unit);
          ++round) {
         int* row = rows + 8 * unit.index;
+        const wavescope::Sharing mine = wavescope::sharing_of(schedule, plan, blockIdx.x, unit);
         row[0] = unit.index, row[1] = blockIdx.x, row[2] = unit.tile_m, row[3] = unit.tile_n;
-        row[4] = unit.k_begin, row[5] = unit.k_end, row[6] = unit.rank, row[7] = unit.peers;
+        row[4] = unit.k_begin, row[5] = unit.k_end, row[6] = mine.rank, row[7] = mine.peers;
     }
 }
 """

@@ -59,8 +59,8 @@ def calibrate(
     profile, compare and report --what-if look them up.
     """
     from wavescope.calibration_file import make_folder, merge, read, user_path
+    from wavescope.cli.options import one_of
     from wavescope.cli.outputs import check_writable
-    from wavescope.cli.profile import one_of
     from wavescope.errors import UsageError
     from wavescope.least_squares import require_scipy
     from wavescope.problem import DTYPES, Tile

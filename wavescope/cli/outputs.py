@@ -55,6 +55,24 @@ def outputs(
     """
     bar = None if fail_under is None else share("--fail-under", fail_under)
     uses = [("the input", source), ("-o", trace), ("--csv", csv), ("--csv", csv and sms_path(csv))]
+    claim(uses)
+    return Outputs(json, csv, trace, bar, details, _changes(what_if))
+
+
+def _changes(texts: Sequence[str]) -> tuple[Change, ...]:
+    if not texts:
+        return ()
+    from wavescope.what_if import Change
+
+    return tuple(Change.parse(text) for text in texts)
+
+
+def claim(uses: Sequence[tuple[str, Path | None]]) -> None:
+    """Check that each use has a file of its own that can be written; "the input" is read only.
+
+    Raises: UsageError for two uses of one file; OutputError for a file that cannot be
+    written.
+    """
     seen: dict[str, str] = {}
     for use, path in uses:
         if path is None:
@@ -67,15 +85,6 @@ def outputs(
         seen[real] = use
         if use != "the input":
             check_writable(path)
-    return Outputs(json, csv, trace, bar, details, _changes(what_if))
-
-
-def _changes(texts: Sequence[str]) -> tuple[Change, ...]:
-    if not texts:
-        return ()
-    from wavescope.what_if import Change
-
-    return tuple(Change.parse(text) for text in texts)
 
 
 def sms_path(csv: Path) -> Path:

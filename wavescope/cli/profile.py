@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, NamedTuple, TypeVar, cast
+from typing import TYPE_CHECKING, Annotated, NamedTuple, cast
 
 import typer
 
 from wavescope.cli.numbers import positive_number, whole_number
-from wavescope.cli.options import Csv, FailUnder, Json
+from wavescope.cli.options import Csv, FailUnder, Json, one_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -18,8 +18,6 @@ if TYPE_CHECKING:
     from wavescope.timing import Regime
     from wavescope.trace import Trace
     from wavescope.variant import Variant
-
-Name = TypeVar("Name", bound=str)
 
 DEFAULT_REPEAT = 41  # H200, 2026-11: 41 alternating rounds resolve 0.1 % of a kernel's time
 MAX_REPEAT = 100_000
@@ -158,20 +156,3 @@ def record(work: Work, target: Target, regimes: Sequence[str], repeat: int, seco
         progress=note,
         model=model_of(*what[:2], target.device, work.most_ctas) if splits else UNCALIBRATED,
     )
-
-
-def one_of(option: str, value: str, known: tuple[Name, ...]) -> Name:
-    """The value, where it is one of the known ones.
-
-    Raises: UsageError naming the option, the value and what there is.
-    """
-    from difflib import get_close_matches
-
-    from wavescope.errors import UsageError
-
-    for name in known:
-        if value == name:
-            return name
-    close = get_close_matches(value.lower(), known, 1)
-    hint = f"; did you mean {close[0]}?" if close else ""
-    raise UsageError(f'{option}: "{value}" is unknown; use one of {", ".join(known)}{hint}')

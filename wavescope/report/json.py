@@ -63,6 +63,7 @@ KEYS: dict[str, str] = {
     "launch.schedule": "how units were handed out, null where the kernel is not wavescope's",
     "launch.raster": "order in which units walk the tiles",
     "launch.parts": "number of the schedule (splits, CTAs or parts), 1 where it has none",
+    "launch.reducers": "CTAs without a part of a tile that added the partial sums, 0 where others did",
     "launch.reduction": "how the partial sums of split tiles met: ordered or atomic",
     "launch.problem": "null where unknown",
     "launch.problem.m": "rows of C",
