@@ -29,6 +29,7 @@ from wavescope.trace import Kind, Trace
 from wavescope.trace_file import load, save
 from wavescope.variant import Variant
 from wavescope.virtual import run
+from wavescope.what_if import Change
 
 FOUR_AN_SM = DATA / "gemm_mma-64x64x64-fixed-2304x2304x4096.parquet"
 FREE_FORM = "clocks.by_kind"  # named by kind of span
@@ -79,8 +80,17 @@ def keys(value: Any, at: str = "") -> set[str]:
 
 def test_every_key_is_documented_and_every_documented_key_is_there() -> None:
     both = [details(trace, None, DETAILS) for trace in (load(FOUR_AN_SM), odd_traces()["sixteen waves"])]
+    both.append(details(load(FOUR_AN_SM), None, (), [Change.parse("sms=108")]))
     found = set().union(*(keys(finite(detail_json.document(one))) for one in both))
-    nullable = {"clocks", "dispatch", "co_residency", "spread", "dispatch.all_turnarounds", "dispatch.turnarounds[]"}
+    nullable = {
+        "clocks",
+        "dispatch",
+        "co_residency",
+        "spread",
+        "dispatch.all_turnarounds",
+        "dispatch.turnarounds[]",
+        "what_if",
+    }
     nullable |= {"dispatch.turnarounds[].cycles", "dispatch.all_turnarounds.cycles", "clocks.domain_difference"}
     nullable |= {"clocks.domains[]", "spread.measured[]", "spread.left_out[]"}
     assert found - nullable == set(DETAIL_KEYS) - nullable

@@ -23,7 +23,7 @@ cool, measured, simulated, estimated, refused, timer, verified, registers, share
 clock domain, placed, error bar, dispatch, block scheduler, co-residency, older neighbours, reuse distance, first touch,
 spread, by chance, p, irregular work, work, ragged, skip, lpt, longest first, contender, speed, x cublas, fix-up, account, left over, units slower, lower clock, read sharing,
 gain, g, same work, predicted,
-calibration, leave-one-out error, staggered, sharing, seniority
+calibration, leave-one-out error, what-if, staggered, sharing, seniority
 """
 
 

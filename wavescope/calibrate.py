@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from wavescope.calibration_row import ESTIMATED, UNSEEN, Calibration
+from wavescope.calibration_row import Calibration, source_text
 from wavescope.device import Device
 from wavescope.errors import UsageError
+from wavescope.fit_alone import fit_alone
+from wavescope.fit_replayed import fit_k_iters, fit_slowdown
 from wavescope.fit_shared import fit_shared
-from wavescope.fit_slowdown import fit_slowdown
 from wavescope.fixup_costs import estimated_fixup_cycles
 from wavescope.launch_costs import (
     RecordedLaunch,
@@ -37,7 +38,25 @@ from wavescope.trace import Kind, Launch, Trace
 FloatArray = NDArray[np.float64]
 _Key = tuple[str, Tile, Dtype, str, int]  # kernel, tile, dtype, device, CTAs per SM
 
-_MAX_IDLE_GAIN = 0.9
+# Costs that some launches do not show; the last two mean something with as many CTAs an SM only.
+OF_COMPANY = ("sharing", "seniority")
+HOLDABLE = (
+    "fixed_cycles",
+    "cold_cycles",
+    "idle_gain",
+    "stream_slowdown",
+    "epilogue_cycles",
+    "prologue_cycles",
+    "exit_cycles",
+    "gap_cycles",
+    "queue_gap_cycles",
+    "turnaround_cycles",
+    "partial_cycles",
+    "add_cycles",
+    "share_cycles",
+    "spare_cycles",
+    *OF_COMPANY,
+)
 _ENOUGH_IDLE = 0.25  # share of SMs without a unit from which on the clock without any is extrapolated
 _ENOUGH_SMS = 5  # equal SMs from which a spread is taken
 _LISTED = 6  # numbers of k_iters
@@ -76,15 +95,17 @@ def _key(launch: Launch, device: Device) -> _Key:
     return launch.kernel, launch.tile, launch.problem.dtype, device.name, launch.ctas_per_sm
 
 
-def fit(traces: Sequence[Trace], near: Calibration | None = None) -> Calibration:
+def fit(traces: Sequence[Trace], near: Calibration | None = None, otherwise: Calibration | None = None) -> Calibration:
     """The costs that explain the traces' spans best; every launch counts alike.
 
     The main loop's cycles are fitted by least squares of relative residuals, with several
     CTAs an SM by simulating each SM (fit_shared.py); the other costs are medians.  What
     the launches do not tell apart (fixed costs where all units have equal k_iters, say)
     stays in cycles_per_k_iter, and `source` says so.  Partial sums that no launch shows
-    are estimated (fixup_costs.py).  `near`: a fit on about the same launches, which saves
-    time.
+    are estimated (fixup_costs.py).
+
+    `near`: a fit on about the same launches, which saves time.  `otherwise`: costs that
+    stand in for those the launches do not show, and that the others are then fitted with.
 
     Raises: UsageError without launches, for launches of different kernels, tiles,
     dtypes, devices or CTAs per SM, and for spans that do not say their k_iters.
@@ -95,20 +116,18 @@ def fit(traces: Sequence[Trace], near: Calibration | None = None) -> Calibration
         raise UsageError(f"{found}; give launches of one kernel, tile, dtype, device and number of CTAs per SM")
     kernel, tile, dtype, device, ctas_per_sm = keys.pop()
     recorded = [recorded_launch(trace, launch) for trace in traces for launch in trace.launches]
-    latencies, unseen = _latencies(recorded)
-    fixups, estimated = _fixups(recorded, tile, ctas_per_sm)
+    held = _held(otherwise, ctas_per_sm)
+    latencies, unseen = _latencies(recorded, held)
+    fixups, estimated = _fixups(recorded, tile, ctas_per_sm, held)
     whole = [one for one in recorded if not one.is_split]
     if ctas_per_sm == 1:
-        costs, missing = _main_loop_alone(recorded)
+        costs, missing = fit_alone(recorded, held)
     elif whole:
-        costs, missing = fit_shared(whole, ctas_per_sm, latencies, near)
-        costs |= {"idle_gain": 0.0, "stream_slowdown": 0.0}
-        staggered = any(one.is_staggered.any() for one in recorded)
-        missing += [] if staggered else ["stream_slowdown"]
-    else:  # CTAs that wait for one another on other SMs: no SM can be simulated by itself
-        costs, missing = _main_loop_alone(recorded)
-        costs["idle_gain"] = 0.0
-        missing += ["sharing", "seniority"]
+        costs, missing = fit_shared(whole, ctas_per_sm, latencies, held, near)
+        costs |= {"idle_gain": 0.0, "stream_slowdown": held.get("stream_slowdown", 0.0)}
+        missing += [] if any(one.is_staggered.any() for one in recorded) else ["stream_slowdown"]
+    else:
+        costs, missing = _about(recorded, held)
     values: dict[str, Any] = {**costs, **latencies, **fixups}
     clock, idle_clock = _clocks(recorded)
     fitted = Calibration(
@@ -123,33 +142,37 @@ def fit(traces: Sequence[Trace], near: Calibration | None = None) -> Calibration
         idle_clock_mhz=idle_clock,
         clock_spread=float(np.median([clock_spread(one) for one in recorded])),
         noise=_noise(whole or recorded),
-        source=_source(recorded, missing + unseen, estimated),
+        source=_source(recorded, [name for name in missing + unseen if name not in held], estimated),
     )
-    slowdown = fit_slowdown(recorded, fitted) if ctas_per_sm > 1 and whole else None
+    if ctas_per_sm == 1:
+        return fitted
+    if not whole:
+        return replace(fitted, cycles_per_k_iter=fit_k_iters(recorded, fitted))
+    slowdown = fit_slowdown(recorded, fitted)
     return fitted if slowdown is None else replace(fitted, stream_slowdown=slowdown)
 
 
-def _main_loop_alone(recorded: Sequence[RecordedLaunch]) -> tuple[dict[str, float], list[str]]:
-    """Coefficients of cycles = a k (1 - gain idle + slower [staggered]) + fixed + cold [first], and those not seen."""
-    k = np.concatenate([one.k_iters for one in recorded]).astype(np.float64)
-    cycles = np.concatenate([one.cycles for one in recorded]).astype(np.float64)
-    idle = np.concatenate([idle_share(one) for one in recorded])
-    columns = {
-        "cycles_per_k_iter": k,
-        "fixed_cycles": np.ones_like(k),
-        "cold_cycles": np.concatenate([one.is_cold for one in recorded]).astype(np.float64),
-        "idle_gain": -idle * k,
-        "stream_slowdown": k * np.concatenate([one.is_staggered for one in recorded]),
-    }
-    weight = np.concatenate([np.full(len(one.units), len(one.units) ** -0.5) for one in recorded])
-    found = non_negative(columns, cycles, weight / cycles)
-    costs = {name: found.get(name, 0.0) for name in columns}
-    costs["idle_gain"] = min(costs["idle_gain"] / costs["cycles_per_k_iter"], _MAX_IDLE_GAIN)
-    costs["stream_slowdown"] /= costs["cycles_per_k_iter"]
-    return {**costs, "sharing": 1.0, "seniority": 0.0}, [name for name in columns if name not in found]
+def _about(recorded: Sequence[RecordedLaunch], held: Mapping[str, float]) -> tuple[dict[str, float], list[str]]:
+    """Costs before a fit of cycles_per_k_iter alone, which is about right, and the names of the others: not seen."""
+    per_k_iter = [float(one.cycles.sum() / one.k_iters.sum()) for one in recorded]
+    unseen = {"fixed_cycles": 0.0, "cold_cycles": 0.0, "stream_slowdown": 0.0, "sharing": 1.0, "seniority": 0.0}
+    costs = {name: held.get(name, value) for name, value in unseen.items()}
+    return {**costs, "cycles_per_k_iter": float(np.median(per_k_iter)), "idle_gain": 0.0}, list(unseen)
 
 
-def _fixups(recorded: Sequence[RecordedLaunch], tile: Tile, ctas_per_sm: int) -> tuple[dict[str, float], list[str]]:
+def _held(otherwise: Calibration | None, ctas_per_sm: int) -> dict[str, float]:
+    """What stands in for costs that the launches do not show: those that the other calibration's launches did."""
+    if otherwise is None:
+        return {}
+    names = set(HOLDABLE) - set(otherwise.unseen) - set(otherwise.estimated)
+    if otherwise.ctas_per_sm != ctas_per_sm:
+        names -= set(OF_COMPANY)
+    return {name: getattr(otherwise, name) for name in names}
+
+
+def _fixups(
+    recorded: Sequence[RecordedLaunch], tile: Tile, ctas_per_sm: int, held: Mapping[str, float]
+) -> tuple[dict[str, float], list[str]]:
     """What partial sums cost, and the names of those costs that are estimated."""
     shown = [fixup_cycles(one) for one in recorded]
     costs = estimated_fixup_cycles(tile, ctas_per_sm)
@@ -158,13 +181,15 @@ def _fixups(recorded: Sequence[RecordedLaunch], tile: Tile, ctas_per_sm: int) ->
         medians = [np.median(cycles) for one in shown if len(cycles := getattr(one, name.removesuffix("_cycles")))]
         if medians:
             costs[name] = float(np.median(medians))
+        elif name in held:
+            costs[name] = held[name]
         else:
             estimated.append(name)
     return costs, estimated
 
 
-def _latencies(recorded: Sequence[RecordedLaunch]) -> tuple[dict[str, float], list[str]]:
-    """Median over launches of each launch's median, and the names of what no launch shows."""
+def _latencies(recorded: Sequence[RecordedLaunch], held: Mapping[str, float]) -> tuple[dict[str, float], list[str]]:
+    """Median over launches of each launch's median, and the names of what no launch shows: 0, or as held."""
     values: dict[str, list[NDArray[Any]]] = {
         "epilogue_cycles": [epilogue_cycles(one) for one in recorded],
         "prologue_cycles": [prologue_and_exit_cycles(one)[0] for one in recorded],
@@ -174,7 +199,10 @@ def _latencies(recorded: Sequence[RecordedLaunch]) -> tuple[dict[str, float], li
         "turnaround_cycles": [turnaround_cycles(one) for one in recorded],
     }
     medians = {name: [np.median(launch) for launch in launches if len(launch)] for name, launches in values.items()}
-    found = {name: max(0.0, float(np.median(launches))) if launches else 0.0 for name, launches in medians.items()}
+    found = {
+        name: max(0.0, float(np.median(launches))) if launches else held.get(name, 0.0)
+        for name, launches in medians.items()
+    }
     return found, [name for name, launches in medians.items() if not launches]
 
 
@@ -216,8 +244,4 @@ def _source(recorded: Sequence[RecordedLaunch], missing: Sequence[str], estimate
         text += " (simulated)"
     if not any((one.spans.kind == Kind.MAC).any() for one in recorded):
         text += "; CTAs only, so prologue, epilogue and exit count as main loop"
-    if missing:
-        text += f"; {UNSEEN}{', '.join(missing)}"
-    if estimated:
-        text += f"; {ESTIMATED}{', '.join(estimated)}"
-    return text
+    return source_text(text, missing, estimated)

@@ -20,6 +20,14 @@ UNSEEN = "not to be told from these launches: "
 ESTIMATED = "estimated from the tile's size: "
 
 
+def source_text(recorded_in: str, unseen: Sequence[str], estimated: Sequence[str]) -> str:
+    """The `source` of a Calibration: where it is from, and what its launches did not tell."""
+    parts = [recorded_in]
+    parts += [f"{UNSEEN}{', '.join(unseen)}"] if unseen else []
+    parts += [f"{ESTIMATED}{', '.join(estimated)}"] if estimated else []
+    return "; ".join(parts)
+
+
 @dataclass(frozen=True)
 class Calibration:
     """Costs of a kernel's units on a device, `ctas_per_sm` of its CTAs sharing each SM.

@@ -1,8 +1,8 @@
-"""Findings about one launch that a report gives only when asked: clocks, dispatch, co-residency, spread."""
+"""Findings about one launch that a report gives only when asked: clocks, dispatch, co-residency, spread, what if."""
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field, replace
 
 from wavescope import observations
@@ -12,6 +12,7 @@ from wavescope.dispatch import Dispatch, dispatch
 from wavescope.spread import Spread, spread
 from wavescope.states import launch_of
 from wavescope.trace import Trace
+from wavescope.what_if import Change, WhatIf, what_if
 
 DETAILS = ("clocks", "dispatch", "spread")
 SIMULATED = "SIMULATED: this is what the virtual device's model does; no hardware was observed."
@@ -22,7 +23,8 @@ class Details:
     """What was `asked` for, of DETAILS; the rest is None.
 
     `co_residency` belongs to dispatch; it is None too where no SM held two CTAs, and `clocks`
-    where the spans carry none.  `sentences` say what each found, by its field's name.
+    where the spans carry none.  `what_if` is None where no change was asked for.
+    `sentences` say what each found, by its field's name.
     """
 
     asked: tuple[str, ...] = ()
@@ -30,13 +32,14 @@ class Details:
     dispatch: Dispatch | None = None
     co_residency: CoResidency | None = None
     spread: Spread | None = None
+    what_if: WhatIf | None = None
     sentences: dict[str, tuple[str, ...]] = field(default_factory=dict)
 
 
-def details(trace: Trace, launch_id: int | None, asked: Collection[str]) -> Details:
-    """The findings asked for about one launch.
+def details(trace: Trace, launch_id: int | None, asked: Collection[str], changes: Sequence[Change] = ()) -> Details:
+    """The findings asked for about one launch, and what the changes would make of it.
 
-    Raises: as `analyze` for the launch.
+    Raises: as `analyze` for the launch, and as `what_if`.
     """
     found = Details(
         asked=tuple(name for name in DETAILS if name in asked),
@@ -44,6 +47,7 @@ def details(trace: Trace, launch_id: int | None, asked: Collection[str]) -> Deta
         dispatch=dispatch(trace, launch_id) if "dispatch" in asked else None,
         co_residency=co_residency(trace, launch_id) if "dispatch" in asked else None,
         spread=spread(trace, launch_id) if "spread" in asked else None,
+        what_if=what_if(trace, launch_id, changes) if changes else None,
     )
     said = _sentences(found)
     if launch_of(trace, launch_id).source == "simulated":
@@ -61,4 +65,6 @@ def _sentences(found: Details) -> dict[str, tuple[str, ...]]:
         said["co_residency"] = observations.of_co_residency(found.co_residency)
     if found.spread:
         said["spread"] = observations.of_spread(found.spread)
+    if found.what_if:
+        said["what_if"] = found.what_if.notes
     return said

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import product
 
@@ -66,14 +66,19 @@ class _Case:
 
 
 def fit_shared(
-    recorded: Sequence[RecordedLaunch], ctas_per_sm: int, latencies: dict[str, float], near: Calibration | None = None
+    recorded: Sequence[RecordedLaunch],
+    ctas_per_sm: int,
+    latencies: dict[str, float],
+    held: Mapping[str, float],
+    near: Calibration | None = None,
 ) -> tuple[dict[str, float], list[str]]:
     """cycles_per_k_iter, fixed_cycles, cold_cycles, sharing and seniority, and the names of those not seen.
 
     Every launch's SMs are run through the simulation's own scheduling, one at a time, and
     the times at which main loops and units end are compared in order of time, as shares
     of the SM's whole time; least squares, every launch alike.  `latencies` are the other
-    costs of a Calibration.  `near`: costs to descend from, where they are about known.
+    costs of a Calibration; `held` says what is taken for those not seen.  `near`: costs
+    to descend from, where they are about known.
     """
     cases = [case for one in recorded for case in _cases(one, latencies)]
     per_k_iter = _full_speed(cases)
@@ -86,6 +91,8 @@ def fit_shared(
         return np.concatenate([_residuals(case, costs(values), ctas_per_sm) for case in cases])
 
     low, high, unseen = np.array([(one.low, one.high, one.unseen) for one in _PARAMETERS]).T
+    for index, (one, unit) in enumerate(zip(_PARAMETERS, units, strict=True)):
+        unseen[index] = np.clip(held.get(one.name, one.unseen * unit) / unit, low[index], high[index])
 
     def misfit(values: FloatArray) -> float:
         return float(np.linalg.norm(residuals(values)))

@@ -10,6 +10,29 @@ from wavescope.list_schedule import FloatArray, JobCosts
 from wavescope.schedule import Schedule
 from wavescope.trace import Reduction
 
+_ALWAYS = (
+    "cycles_per_k_iter",
+    "fixed_cycles",
+    "cold_cycles",
+    "epilogue_cycles",
+    "prologue_cycles",
+    "exit_cycles",
+    "idle_gain",
+    "sharing",
+    "seniority",
+)
+_BETWEEN = {"hardware": "turnaround_cycles", "static": "gap_cycles", "queue": "queue_gap_cycles"}
+
+
+def costs_used(schedule: Schedule) -> frozenset[str]:
+    """The names of those costs that decide how long a schedule's jobs take."""
+    used = {*_ALWAYS, _BETWEEN[schedule.dispatch]}
+    if schedule.num_slots:
+        used |= {"partial_cycles", schedule.adds_by}
+    if schedule.is_staggered.any():
+        used.add("stream_slowdown")
+    return frozenset(used)
+
 
 def job_costs(
     schedule: Schedule,
@@ -27,12 +50,7 @@ def job_costs(
     first[jobs.first] = True
     noise = np.exp(random.standard_normal(count) * calibration.noise)
     hardware = schedule.dispatch == "hardware"
-    between = {
-        "hardware": calibration.turnaround_cycles,
-        "static": calibration.gap_cycles,
-        "queue": calibration.queue_gap_cycles,
-    }[schedule.dispatch]
-    handover = np.where(first, 0.0, between)
+    handover = np.where(first, 0.0, getattr(calibration, _BETWEEN[schedule.dispatch]))
     slower = 1 + calibration.stream_slowdown * schedule.is_staggered
     per_k_iter = calibration.cycles_per_k_iter * slower * (1 - calibration.idle_gain * _idle(schedule, places, sms))
     mac = (schedule.k_iters * per_k_iter + calibration.fixed_cycles)[jobs.unit] + first * calibration.cold_cycles

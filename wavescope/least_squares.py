@@ -35,17 +35,18 @@ def separable_columns(columns: Sequence[FloatArray]) -> Mask:
 
 
 def non_negative(columns: dict[str, FloatArray], target: FloatArray, weight: FloatArray) -> dict[str, float]:
-    """Non-negative coefficients of those columns that can be told apart, in the order given."""
+    """Non-negative coefficients of those columns that can be told apart, in the order given; {} where none can be."""
     weighted = {name: column * weight for name, column in columns.items()}
     seen = separable_columns(list(weighted.values()))
     chosen = [name for name, shown in zip(columns, seen, strict=True) if shown]
-    while True:
+    while chosen:
         basis = np.stack([weighted[name] for name in chosen], axis=1)
         solution = np.linalg.lstsq(basis, target * weight, rcond=None)[0]
         effect = solution * np.linalg.norm(basis, axis=0)
         if effect.min() >= 0:
             return dict(zip(chosen, map(float, solution), strict=True))
         del chosen[int(effect.argmin())]
+    return {}
 
 
 def separable(residuals: Residuals, at: FloatArray, high: FloatArray) -> Mask:

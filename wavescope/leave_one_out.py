@@ -7,13 +7,12 @@ from dataclasses import dataclass
 
 from wavescope.calibrate import each_launch, fit, groups_of
 from wavescope.calibration_row import Calibration
+from wavescope.job_costs import costs_used
 from wavescope.replay import replay, schedule_of
-from wavescope.schedule import Schedule
 from wavescope.trace import Launch, Trace
 
 # Costs without which a launch's time still comes out (tests/test_recorded_launches.py).
 _SMALL = frozenset({"idle_gain", "gap_cycles", "queue_gap_cycles"})
-_OF_SPLIT_TILES = frozenset({"partial_cycles", "add_cycles", "share_cycles", "spare_cycles", "stream_slowdown"})
 
 
 @dataclass(frozen=True)
@@ -72,15 +71,6 @@ def predict(trace: Trace, calibration: Calibration) -> Prediction:
     launch = trace.launches[0]
     schedule = schedule_of(launch)
     again = replay(launch, schedule, trace.device, calibration)
-    missing = _needed(schedule, (*calibration.unseen, *calibration.estimated))
+    needed = costs_used(schedule) - _SMALL
+    missing = tuple(name for name in (*calibration.unseen, *calibration.estimated) if name in needed)
     return Prediction(launch, float(trace.spans.end_ns.max()), float(again.spans.end_ns.max()), missing)
-
-
-def _needed(schedule: Schedule, names: Sequence[str]) -> tuple[str, ...]:
-    """Those of the costs that decide the time of a schedule."""
-    spared = set(_SMALL | _OF_SPLIT_TILES)
-    if schedule.num_slots:
-        spared -= {"partial_cycles", schedule.adds_by}
-    if schedule.is_staggered.any():
-        spared.discard("stream_slowdown")
-    return tuple(name for name in names if name not in spared)

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from wavescope.regimes import RegimeRow
     from wavescope.trace import Trace
     from wavescope.wave_report import WaveReport
+    from wavescope.what_if import Change
 
 BELOW_BAR = 1  # exit status
 PIPE_HEIGHT = 30  # lines a picture is made for where no terminal tells its own
@@ -27,13 +28,14 @@ PIPE_HEIGHT = 30  # lines a picture is made for where no terminal tells its own
 
 @dataclass(frozen=True)
 class Outputs:
-    """What to make of a report, with which `details`; files are checked to be writable."""
+    """What to make of a report, with which `details` and what-if questions; files are checked to be writable."""
 
     json: bool = False
     csv: Path | None = None
     trace: Path | None = None
     fail_under: float | None = None
     details: tuple[str, ...] = ()
+    changes: tuple[Change, ...] = ()
 
 
 def outputs(
@@ -44,16 +46,25 @@ def outputs(
     trace: Path | None = None,
     source: Path | None = None,
     details: tuple[str, ...] = (),
+    what_if: tuple[str, ...] = (),
 ) -> Outputs:
     """The outputs asked for, checked before any work; `source` is the file that is read.
 
-    Raises: UsageError for a bar that is no share, or two uses of one file; OutputError
-    for a file that cannot be written.
+    Raises: UsageError for a bar that is no share, a what-if that is no question, or two
+    uses of one file; OutputError for a file that cannot be written.
     """
     bar = None if fail_under is None else share("--fail-under", fail_under)
     uses = [("the input", source), ("-o", trace), ("--csv", csv), ("--csv", csv and sms_path(csv))]
     claim(uses)
-    return Outputs(json, csv, trace, bar, details)
+    return Outputs(json, csv, trace, bar, details, _changes(what_if))
+
+
+def _changes(texts: Sequence[str]) -> tuple[Change, ...]:
+    if not texts:
+        return ()
+    from wavescope.what_if import Change
+
+    return tuple(Change.parse(text) for text in texts)
 
 
 def claim(uses: Sequence[tuple[str, Path | None]]) -> None:
@@ -127,7 +138,7 @@ def deliver(trace: Trace, launch_id: int | None, wanted: Outputs) -> int:
 
     report = analyze(trace, launch_id)
     sentences = meaning(report)
-    found = details(trace, launch_id, wanted.details)
+    found = details(trace, launch_id, wanted.details, wanted.changes)
     if wanted.csv:
         write_csv(trace, [report], wanted.csv)
     if wanted.json:

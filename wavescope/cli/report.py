@@ -30,6 +30,15 @@ def report(
     spread: Annotated[
         bool, typer.Option("--spread", help="Add where slow units come from, with a permutation test.")
     ] = False,
+    what_if: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--what-if",
+            metavar="CHANGE",
+            help="Add a prediction: sms=108, schedule=hybrid or tile=128x128x64, several of them with commas between; "
+            "may be repeated.",
+        ),
+    ] = None,
     json: Json = False,
     csv: Csv = None,
     fail_under: FailUnder = None,
@@ -42,7 +51,9 @@ def report(
     launch_id = None if launch is None else whole_number("--launch", launch, least=0, most=MAX_LAUNCH_ID, example=0)
     asked = {"clocks": clocks, "dispatch": dispatch, "spread": spread}
     details = tuple(name for name, chosen in asked.items() if chosen)
-    wanted = outputs(json=json, csv=csv, fail_under=fail_under, source=trace, details=details)
+    wanted = outputs(
+        json=json, csv=csv, fail_under=fail_under, source=trace, details=details, what_if=tuple(what_if or ())
+    )
     recorded = load(trace)
     check(recorded)
     if launch_id is None and len(recorded.launches) > 1:

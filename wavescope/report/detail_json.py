@@ -1,4 +1,4 @@
-"""Clocks, dispatch, co-residency and spread as JSON, each under its own key where it was asked for."""
+"""Clocks, dispatch, co-residency, spread and what-if as JSON, each under its own key where it was asked for."""
 
 from __future__ import annotations
 
@@ -109,6 +109,20 @@ DETAIL_KEYS: dict[str, str] = {
     "spread.measured[].factors[].slowest": "level with the longest units, null where levels are too small",
     "spread.measured[].factors[].fastest": "level with the shortest",
     "spread.measured[].factors[].difference": "distance of the two, relative to the mean",
+    "what_if": "predictions for a changed launch, with --what-if; estimated",
+    "what_if.sentences[]": "what they rest on, and what they leave out",
+    "what_if.outcomes[].what": "the change; the first two are the launch as recorded, measured and estimated",
+    "what_if.outcomes[].source": "measured, simulated or estimated",
+    "what_if.outcomes[].runs": "what is scheduled, in words",
+    "what_if.outcomes[].sms": "SMs",
+    "what_if.outcomes[].schedule": "schedule",
+    "what_if.outcomes[].tile": "tile, MxNxK",
+    "what_if.outcomes[].duration_ns": "first CTA's begin to last CTA's end, T",
+    "what_if.outcomes[].to_recorded": "that over the recorded T",
+    "what_if.outcomes[].not_idle_share": "share of SMs x T not idle",
+    "what_if.outcomes[].tail_share": "share of SMs x T in the tail",
+    "what_if.outcomes[].met_share": "share of SMs x T in partial sums and waiting for them",
+    "what_if.outcomes[].bound": "speed-up that perfect balance could bring at most",
 }
 
 
@@ -122,6 +136,9 @@ def document(found: Details) -> dict[str, Any]:
         entries["co_residency"] = _co_residency(found.co_residency) if found.co_residency else None
     if found.spread:
         entries["spread"] = _spread(found.spread)
+    if found.what_if:
+        outcomes = [asdict(one) | {"tile": str(one.tile)} for one in found.what_if.outcomes]
+        entries["what_if"] = {"outcomes": outcomes}
     for name, sentences in found.sentences.items():
         entries[name] = {"sentences": list(sentences), **entries[name]}
     return entries

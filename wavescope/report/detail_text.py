@@ -5,7 +5,7 @@ from __future__ import annotations
 from rich.text import Text
 
 from wavescope.details import Details
-from wavescope.report import clocks_text, dispatch_text, spread_text
+from wavescope.report import clocks_text, dispatch_text, spread_text, what_if_text
 from wavescope.report.layout import Page
 
 
@@ -20,4 +20,6 @@ def lines(page: Page, found: Details, source: str) -> list[Text]:
         sections.append(dispatch_text.co_residency(page, found.co_residency, said["co_residency"], source))
     if found.spread:
         sections.append(spread_text.section(page, found.spread, said["spread"], source))
+    if found.what_if:
+        sections.append(what_if_text.section(page, found.what_if, said["what_if"]))
     return [line for section in sections for line in (Text(), *section)]
