@@ -59,7 +59,7 @@ def open_stream(device_index: int, facts: str) -> Stream:
     return Stream(cupy.cuda.Stream(non_blocking=True), facts)
 
 
-@lru_cache(maxsize=256)
+@lru_cache(maxsize=1024)
 def load(cubin: Cubin, name: str, threads: int, shared_bytes: int = 0) -> Function:
     """Load a compiled kernel, once each, for CTAs of `threads` with `shared_bytes` of dynamic shared memory.
 

@@ -6,7 +6,7 @@ from wavescope.cuda_device import query
 from wavescope.kernels import facts, kernel_for
 from wavescope.launch import open_stream
 from wavescope.measure import verify_integers
-from wavescope.prepare import prepare
+from wavescope.prepare import prepare, run
 from wavescope.problem import Problem
 from wavescope.schedule import SCHEDULES, SPLIT_SCHEDULES, Raster
 from wavescope.variant import Variant
@@ -19,7 +19,7 @@ def main() -> None:
     device = query(0)
     dtypes = itertools.cycle((("bf16", "tn"), ("fp32", "nn"), ("fp16", "nn"), ("fp32", "tn"), ("bf16", "nn")))
     whole = [(name, Work("ragged", 3)) for name in SCHEDULES if name not in SPLIT_SCHEDULES]
-    kinds = [*((name, None) for name in SCHEDULES), *whole]
+    kinds = [*((name, None) for name in SCHEDULES if name not in SPLIT_SCHEDULES), *whole]
     for (m, n, k), (schedule, work) in itertools.product(SHAPES, kinds):
         dtype, layout = next(dtypes)
         problem = Problem(m, n, k, dtype, layout)  # type: ignore[arg-type]
@@ -27,6 +27,16 @@ def main() -> None:
         variant = Variant(schedule, raster=Raster("grouped3"))
         prepared = prepare(problem, tile, variant, device, 0, facts(problem, tile, device), work=work)
         verify_integers(prepared, 7, open_stream(0, str(problem)))
+    # k of several k_iters, and tiles left over beside whole ones on one CTA an SM
+    cut = (Problem(65, 67, 200), Problem(129, 250, 300, "fp32", "nn"), Problem(64 * 12, 64 * device.sms // 11, 128))
+    texts = ("splitk:2", f"streamk:{device.sms}", "hybrid", "tailsplit:2")
+    for problem, text, reduction in itertools.product(cut, texts, ("", "@atomic")):
+        tile = kernel_for(problem, device).codes[0].tile
+        alone = facts(problem, tile, device, most_ctas=1)
+        prepared = prepare(problem, tile, Variant.parse(text + reduction), device, 0, alone)
+        assert prepared.schedule.num_slots > 0, (problem, text)
+        verify_integers(prepared, 7, open_stream(0, str(problem)))
+        run(prepared, prepared.functions.plain, 0, open_stream(0, str(problem)))  # a second launch on the same flags
     print("all launches are right")
 
 

@@ -17,7 +17,7 @@ from wavescope.kernels import GEMM_MMA, GEMM_SIMT, Kernel
 from wavescope.launch import Stream, allocate, download, fill_bytes, launch, load, open_stream, timed_ns, upload, wait
 from wavescope.measure import measure, timer_step_ns, verify_integers, verify_one
 from wavescope.nvrtc import architecture, compile_kernel, kernel_directory
-from wavescope.operands import fill_set
+from wavescope.operands import OperandSet, allocate_set, fill_set
 from wavescope.prepare import Prepared, clear, graph_of, prepare, run
 from wavescope.problem import LAYOUTS, Problem, Tile
 from wavescope.schedule import SCHEDULES, SPLIT_SCHEDULES, Raster, decompose
@@ -26,7 +26,8 @@ from wavescope.variant import Variant
 from wavescope.work import Work
 
 SHAPE_SEED = 20261129
-SHAPES = int(os.environ.get("WAVESCOPE_SHAPES", "60"))  # for each schedule
+SHAPES = int(os.environ.get("WAVESCOPE_SHAPES", "60"))  # each under all schedules
+SHAPE_PARTS = 4
 ATOMIC = tuple(SPLIT_SCHEDULES)
 RASTERS = ("row", "column", "grouped3", "grouped8")
 
@@ -46,10 +47,16 @@ def random_problems(count: int, seed: int, most: int = 3000) -> list[Problem]:
 
 
 def ready(
-    problem: Problem, tile: Tile, schedule: str, raster: str, device: Device, work: Work | None = None
+    problem: Problem,
+    tile: Tile,
+    schedule: str,
+    raster: str,
+    device: Device,
+    work: Work | None = None,
+    sets: tuple[OperandSet, ...] = (),
 ) -> Prepared:
     variant = Variant.parse(schedule, Raster(raster))
-    return prepare(problem, tile, variant, device, 0, kernels.facts(problem, tile, device), work=work)
+    return prepare(problem, tile, variant, device, 0, kernels.facts(problem, tile, device), work=work, sets=sets)
 
 
 def trace_of(prepared: Prepared, device: Device, step_ns: int) -> Trace:
@@ -59,7 +66,7 @@ def trace_of(prepared: Prepared, device: Device, step_ns: int) -> Trace:
     launch_facts = Launch(
         0, "measured", prepared.facts.kernel, schedule.name, schedule.raster.name, schedule.problem, schedule.tile,
         schedule.num_ctas, prepared.facts.threads, 1, functions.plain.registers, prepared.facts.shared_bytes,
-        functions.ctas_per_sm, device.sms * functions.ctas_per_sm, t0_globaltimer_ns=t0, parts=schedule.parts,
+        functions.ctas_per_sm, device.sms * functions.ctas_per_sm, t0_globaltimer_ns=t0, parts=schedule.parts, reducers=schedule.reducers,
         work=None if schedule.work is None else str(schedule.work), order=schedule.order,
     )  # fmt: skip
     return Trace("test", device, step_ns, (launch_facts,), spans)
@@ -94,18 +101,22 @@ def compiled(device: Device) -> None:
 
 
 @pytest.mark.usefixtures("compiled")
-@pytest.mark.parametrize("schedule", [*SCHEDULES, *(f"{name}@atomic" for name in ATOMIC)])
-def test_random_shapes_are_right(device: Device, schedule: str) -> None:
-    draw = random.Random(SHAPE_SEED)
-    for problem in random_problems(SHAPES, SHAPE_SEED):
-        kernel = kernels.kernel_for(problem, device)
-        tile = draw.choice(kernel.codes).tile
-        prepared = ready(problem, tile, schedule, draw.choice(RASTERS), device)
+@pytest.mark.parametrize("part", range(SHAPE_PARTS))
+def test_random_shapes_are_right(device: Device, part: int) -> None:
+    """Every schedule on every shape: plain and probed exactly on integers, records as scheduled, plain on normals."""
+    draw = random.Random(SHAPE_SEED + part)
+    for problem in random_problems(SHAPES, SHAPE_SEED)[part::SHAPE_PARTS]:
+        tile = draw.choice(kernels.kernel_for(problem, device).codes).tile
+        raster, sets = draw.choice(RASTERS), (allocate_set(problem),)
         stream = open_stream(0, str(problem))
-        verify_integers(prepared, SHAPE_SEED, stream)
-        check(trace_of(prepared, device, timer_step_ns(prepared.functions.timer, stream)), prepared.schedule)
-        fill_set(prepared.functions.operands, prepared.sets[0], "normal", SHAPE_SEED, stream)
-        verify_one(prepared, prepared.functions.plain, "normal", stream)
+        step_ns = None
+        for schedule in (*SCHEDULES, *(f"{name}@atomic" for name in ATOMIC)):
+            prepared = ready(problem, tile, schedule, raster, device, sets=sets)
+            step_ns = step_ns or timer_step_ns(prepared.functions.timer, stream)
+            verify_integers(prepared, SHAPE_SEED, stream)
+            check(trace_of(prepared, device, step_ns), prepared.schedule)
+            fill_set(prepared.functions.operands, sets[0], "normal", SHAPE_SEED, stream)
+            verify_one(prepared, prepared.functions.plain, "normal", stream)
 
 
 @pytest.mark.parametrize("schedule", ["fixed", "persistent", "dynamic", "dynamic@lpt"])

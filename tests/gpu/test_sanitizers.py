@@ -13,7 +13,7 @@ from wavescope.device import Device
 SANITIZER = shutil.which("compute-sanitizer") or shutil.which("compute-sanitizer", path="/usr/local/cuda/bin")
 
 
-@pytest.mark.parametrize("tool", ["memcheck", "racecheck", "initcheck"])
+@pytest.mark.parametrize("tool", ["memcheck", "racecheck", "initcheck", "synccheck"])
 def test_nothing_is_found(device: Device, tool: str) -> None:
     if SANITIZER is None:
         pytest.skip("compute-sanitizer is not installed")
