@@ -215,6 +215,19 @@ def test_a_unit_that_comes_back_later_holds_its_place_twice() -> None:
     assert units_of(spans_from(rows)).held_ns.tolist() == [42, 50]
 
 
+def test_what_spare_ctas_add_is_held_by_no_unit() -> None:
+    # A whole tile, begin 0..60 in its CTA's 100; from there to the CTA's end it is nobody's.  A CTA beside it: all 80.
+    rows = [*lives((0, 0, 0, 100), (1, 1, 0, 80)), unit(0, 0, 0, 5, 60, 4), unit(1, 1, 1, 5, 70, 4)]
+    assert units_of(spans_from(rows)).held_ns.tolist() == [100, 80]
+    spare = [Span(Kind.WAIT, 0, 0, 65, 72), Span(Kind.FIXUP, 0, 0, 72, 95)]
+    units = units_of(spans_from([*rows, *spare]))
+    assert (units.unit.tolist(), units.end_ns.tolist(), units.held_ns.tolist()) == ([0, 1], [60, 70], [60, 80])
+    assert units.lanes == 1
+    # nobody's spans between two units: the second's time begins where they end
+    rows = [*lives((0, 0, 0, 100)), unit(0, 0, 0, 0, 30, 4), Span(Kind.FIXUP, 0, 0, 30, 50), unit(1, 0, 0, 55, 100, 4)]
+    assert units_of(spans_from(rows)).held_ns.tolist() == [30, 50]
+
+
 def test_two_lanes_of_a_cta_work_side_by_side() -> None:
     # Two lanes, two units each of 100; the CTA lives 200: each lane shares out 200, and a place holds two units.
     rows = [*lives((0, 0, 0, 200))]
