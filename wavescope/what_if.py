@@ -16,8 +16,9 @@ from wavescope.errors import ShapeError, UsageError
 from wavescope.job_costs import costs_used
 from wavescope.own_costs import OwnCosts, costs_of_tile, own_costs
 from wavescope.problem import Tile
+from wavescope.raster import Raster
 from wavescope.replay import replay
-from wavescope.schedule import Raster, Schedule
+from wavescope.schedule import Schedule
 from wavescope.states import launch_of
 from wavescope.trace import Launch, Trace
 from wavescope.trace_metadata import MAX_SMS
