@@ -17,7 +17,13 @@ from wavescope.trace_file import load
 from wavescope.units import Units, units_of
 from wavescope.wave_report import CostModel, Quantity, TailSplit
 
-RECORDED = sorted((Path(__file__).parent / "data/h200").glob("gemm_*.parquet"))
+# Launches of equal tiles, none of them split.
+RECORDED = [
+    (f"{path.stem} {launch.launch_id}", path, launch.launch_id)
+    for path in sorted((Path(__file__).parent / "data/h200").glob("gemm_*.parquet"))
+    for launch in load(path).launches
+    if launch.schedule not in SPLIT_SCHEDULES
+]
 
 
 def unit(number: int, cta: int, sm: int, begin: int, end: int, k_iters: int, k_begin: int = 0, lane: int = 0) -> Span:
@@ -245,15 +251,11 @@ def test_where_only_ctas_were_recorded_each_is_a_unit() -> None:
     assert fit_cost(units)[0] == CostModel(45.0, 0.0, 0.0, None)
 
 
-@pytest.mark.parametrize(
-    "path",
-    [path for path in RECORDED if not any(f"-{name}-" in path.name for name in SPLIT_SCHEDULES)],
-    ids=lambda path: path.stem,
-)
-def test_recorded_tails_of_equal_tiles_are_quantization(path: Path) -> None:
+@pytest.mark.parametrize(("path", "launch_id"), [one[1:] for one in RECORDED], ids=[one[0] for one in RECORDED])
+def test_recorded_tails_of_equal_tiles_are_quantization(path: Path, launch_id: int) -> None:
     # Equal tiles on an idle device: whatever the number of CTAs an SM, the loads explain the time and the tail, to
     # within the percent or two by which units of one launch differ.
-    report = analyze(load(path))
+    report = analyze(load(path), launch_id)
     assert report.tail is not None
     assert report.tail.makespan_ns == pytest.approx(report.budget.duration_ns, rel=0.025)
     assert report.tail.quantization.value / report.budget.total_ns == pytest.approx(

@@ -98,7 +98,6 @@ def _units_of_spans(inner: Spans, ctas: Spans) -> Units:
     spans = inner if len(mine) == len(inner) else inner.select(mine)
     unit, index = dense_index(spans.unit)
     count = len(unit)
-    lane_ids, lane = dense_index(spans.lane)
     first = np.full(count, len(spans), np.int64)  # the span that speaks for the unit: its first mac, if any
     np.minimum.at(first, index, np.arange(len(spans)))
     macs = np.flatnonzero(spans.kind == Kind.MAC)
@@ -120,7 +119,7 @@ def _units_of_spans(inner: Spans, ctas: Spans) -> Units:
         end_ns=end,
         held_ns=_held(inner, mine, index, spans.lane[first], ctas),
         cycles=cycles,
-        lanes=len(lane_ids),
+        lanes=len(dense_index(spans.lane)[0]),
         of_ctas=False,
     )
 
