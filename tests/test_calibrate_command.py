@@ -23,7 +23,7 @@ from wavescope.calibration_launches import ALL_PLACES, LAUNCHES, Planned, plans,
 from wavescope.calibration_row import COLUMNS, Calibration, render
 from wavescope.cli.main import main
 from wavescope.device import virtual_device
-from wavescope.errors import DeviceError, InputError, UsageError
+from wavescope.errors import DeviceError, InputError, ShapeError, UsageError
 from wavescope.leave_one_out import leave_one_out
 from wavescope.problem import Problem, Tile
 from wavescope.simulate import simulate
@@ -31,7 +31,7 @@ from wavescope.trace import Trace
 
 H200 = virtual_device("h200")
 TILE = Tile(128, 256, 64)
-RECORDED = sorted(str(path) for path in DATA.glob("gemm_mma-128x256x64-*.parquet"))
+RECORDED = sorted(str(path) for path in DATA.glob("gemm_mma-128x256x64-*-2304x*.parquet"))
 OWN = replace(ROW, tile=TILE, source="wavescope calibrate, 2026-11-29: made up")
 
 
@@ -70,6 +70,7 @@ def test_the_plan_tells_all_costs_apart() -> None:
         ("partial_cycles", 0.01, 0),
         ("add_cycles", 0.01, 0),
         ("share_cycles", 0.01, 0),
+        ("spare_cycles", 0.01, 0),
         ("gap_cycles", 0.02, 0),
         ("queue_gap_cycles", 0.01, 0),
         ("turnaround_cycles", 0.01, 0),
@@ -122,6 +123,20 @@ def test_the_most_telling_launches_of_all_tiles_come_first() -> None:
     assert said[2] == "launch 3 of 5, 30 s of 40: 2304 x 2304 x 1024 bf16, tile 128x256x64, fixed"
     seen.clear()
     assert record([one[:1]], measure_one, 1e-9, said.append)[1] == 0  # the very first is always measured
+
+
+def test_a_launch_that_does_not_go_is_left_out() -> None:
+    (plan,) = plans(H200, [TILE], ["bf16"])
+
+    def measure_one(launch: Planned) -> Trace:
+        if launch.variant.schedule == "tailsplit":
+            raise ShapeError("tailsplit:4 is not possible")
+        return measured(launch, OWN)
+
+    said: list[str] = []
+    traces, left_out = record([plan[3:6]], measure_one, 1e9, said.append)
+    assert ([trace.launches[0].schedule for trace in traces], left_out) == (["streamk", "splitk"], 0)
+    assert said[2] == "left out: tailsplit:4 is not possible"
 
 
 def test_recorded_traces_are_fitted_and_kept(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:

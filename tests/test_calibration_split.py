@@ -49,7 +49,8 @@ SPLIT = [
     (1.23, 2048, "streamk"),
     (1.6, 1024, "hybrid"),
     (0.6, 2048, "splitk:3"),
-    (1.23, 2048, "tailsplit:4"),
+    (1.23, 2048, "tailsplit:4"),  # by spare CTAs
+    (0.45, 2048, "tailsplit:2"),  # by shares, for there is no whole tile
     (1.4, 1024, "hybrid@atomic"),
 ]
 
@@ -91,7 +92,7 @@ def test_stream_k_alone_does_not_tell_staggered_from_slow() -> None:
     assert found.cycles_per_k_iter == pytest.approx(480, rel=0.01)
     assert found.stream_slowdown == 0
     assert "stream_slowdown" in found.unseen
-    assert found.estimated == ("share_cycles",)
+    assert found.estimated == ("share_cycles", "spare_cycles")
     shared = fit([run(replace(SHARED, ctas_per_sm=2), 1.23, 2048, "streamk")])
     assert {"stream_slowdown", "sharing", "seniority"} <= set(shared.unseen)
     assert shared.cycles_per_k_iter == pytest.approx(1.2 * 1200, rel=0.1)  # CTAs that end early leave the SM to others
@@ -119,10 +120,34 @@ def test_fixup_spans_by_hand() -> None:
     launch = {"schedule": "splitk", "raster": "row", "parts": 3, "problem": problem, "tile": Tile(16, 16, 16)}
     trace = trace_from(rows, **launch)
     found = fixup_cycles(recorded_launch(trace, trace.launches[0]))
-    assert (found.partial.tolist(), found.add.tolist(), found.share.tolist()) == ([30, 50], [40], [])
+    assert (found.partial.tolist(), found.add.tolist(), len(found.share), len(found.spare)) == ([30, 50], [40], 0, 0)
     other = trace_from(rows, **{**launch, "parts": 2})
     with pytest.raises(UsageError, match="units of launch 0 are not those of its schedule splitk"):
         recorded_launch(other, other.launches[0])
+
+
+def test_spans_of_spare_ctas_by_hand() -> None:
+    # one tile of three in two parts, whole tiles on CTAs 0 to 2 of three; CTA 2 has no part and adds both in 60
+    schedule = replace(decompose("tailsplit", Problem(16, 64, 64), Tile(16, 16, 16), 3, parts=2), reducers=1)
+    rows = [Span(Kind.CTA, cta, cta, 0, 300) for cta in range(3)]
+    for at in range(schedule.num_units):
+        cta, part = int(schedule.cta[at]), bool(schedule.peers[at] > 1)
+        of_unit = {
+            "unit": int(schedule.unit[at]),
+            "tile_m": int(schedule.tile_m[at]),
+            "tile_n": int(schedule.tile_n[at]),
+            "k_begin": int(schedule.k_begin[at]),
+            "k_end": int(schedule.k_end[at]),
+        }
+        begin = 0 if part or cta == 2 else 100
+        rows.append(Span(Kind.MAC, cta, cta, begin, begin + 50, **of_unit))
+        rows += [Span(Kind.FIXUP, cta, cta, 50, 75, **of_unit)] if part else []
+    rows += [Span(Kind.WAIT, 2, 2, 70, 75), Span(Kind.FIXUP, 2, 2, 75, 135)]
+    launch = {"schedule": "tailsplit", "raster": "grouped8", "parts": 2, "reducers": 1}
+    trace = trace_from(rows, sms=3, problem=schedule.problem, tile=schedule.tile, **launch)
+    found = fixup_cycles(recorded_launch(trace, trace.launches[0]))
+    assert (found.partial.tolist(), found.spare.tolist()) == ([25, 25], [30])
+    assert (len(found.add), len(found.share)) == (0, 0)
 
 
 def test_partial_sums_nobody_recorded_are_estimated_from_their_bytes() -> None:
@@ -131,6 +156,7 @@ def test_partial_sums_nobody_recorded_are_estimated_from_their_bytes() -> None:
         "partial_cycles": 6500,
         "add_cycles": 7000,
         "share_cycles": 7000,
+        "spare_cycles": 3700,
     }
     assert estimated_fixup_cycles(Tile(64, 128, 64), 2)["partial_cycles"] == 3250
     found = fit([run_whole(ROW, 700, 1024)])
@@ -147,7 +173,7 @@ def test_the_table_has_what_split_tiles_need() -> None:
 
 
 def test_the_grid_model_of_a_calibration() -> None:
-    assert ROW.grid_model == GridModel(a=2400, b=600, c=400, d=800, staggered=0.2)
+    assert ROW.grid_model == GridModel(a=2400, b=600, c=400, d=800, staggered=0.2, spare=1000)
     row = lookup("gemm_mma", Tile(128, 256, 64), "bf16", H200)
     assert model_for("gemm_mma", Tile(128, 256, 64), "bf16", H200) == row.grid_model
     assert model_of(Problem(2304, 2304, 4096), Tile(128, 256, 64), H200) == row.grid_model
@@ -173,7 +199,7 @@ def test_which_shares_are_staggered() -> None:
 
 
 def test_a_launch_says_how_it_was_run() -> None:
-    for text in ("fixed", "splitk:3", "streamk:96@row@atomic", "tailsplit:4@column"):
+    for text in ("fixed", "splitk:3", "streamk:96@row@atomic", "tailsplit:4@column", "tailsplit:2@atomic"):
         variant = Variant.parse(text)
         launch = run(ROW, 1.23, 1024, text).launches[0]
         assert Variant.of(launch) == variant
@@ -183,7 +209,7 @@ def test_a_launch_says_how_it_was_run() -> None:
 
 
 def test_each_launch_is_predicted_from_the_others() -> None:
-    launches = [*WHOLE, *SPLIT[:3]]
+    launches = [*WHOLE, *SPLIT[:3]]  # each cost twice, but for those of tail splits
     found = list(leave_one_out(runs(ROW, launches)))
     assert [one.launch.schedule for one in found] == [text.partition(":")[0] for _, _, text in launches]
     assert max(abs(one.error) for one in found) < 0.02
@@ -193,10 +219,12 @@ def test_each_launch_is_predicted_from_the_others() -> None:
 
 def test_a_prediction_says_which_costs_no_other_launch_shows() -> None:
     tail = run(ROW, 1.23, 2048, "tailsplit:4")
-    assert predict(tail, fit(runs(ROW, WHOLE))).missing == ("partial_cycles", "share_cycles")
+    assert predict(tail, fit(runs(ROW, WHOLE))).missing == ("partial_cycles", "spare_cycles")
     stream = run(ROW, 1.23, 2048, "streamk")
     assert predict(stream, fit(runs(ROW, [*WHOLE, *SPLIT[2:4]]))).missing == ("stream_slowdown",)
     assert predict(stream, fit(runs(ROW, WHOLE[:1]))).missing[0] == "fixed_cycles"
+    share = run(ROW, 0.45, 2048, "tailsplit:2")
+    assert predict(share, fit(runs(ROW, WHOLE))).missing == ("partial_cycles", "share_cycles")
     # twice as slow a device: half as long as predicted
     slow = replay(stream.launches[0], schedule_of(stream.launches[0]), H200, replace(ROW, clock_mhz=850.0))
     assert predict(slow, ROW).error == pytest.approx(-0.5, abs=0.05)

@@ -56,6 +56,35 @@ def test_a_launch_that_ran_its_schedule_passes(name: str) -> None:
     check(trace_of(run(plan(name)), schedule=name), plan(name))
 
 
+def spare_ctas() -> tuple[Schedule, list[Span]]:
+    """Four tiles on three SMs: one in two parts on CTAs 0 and 1, then a whole one each; CTA 2 adds the parts."""
+    schedule = decompose("tailsplit", Problem(32, 32, 64), TILE, 3, Raster("row"), parts=2)
+    rows = [Span(Kind.CTA, cta, cta, 0, 200) for cta in range(3)]
+    for at in range(schedule.num_units):
+        cta, is_part = int(schedule.cta[at]), bool(schedule.peers[at] > 1)
+        work = (at, *(int(getattr(schedule, name)[at]) for name in ("tile_m", "tile_n", "k_begin", "k_end")))
+        begin = 0 if is_part or cta == 2 else 70
+        rows.append(Span(Kind.MAC, cta, cta, begin, begin + 50, *work))
+        rows.append(Span(Kind.FIXUP if is_part else Kind.EPILOGUE, cta, cta, begin + 50, begin + 60, *work))
+    return schedule, [*rows, Span(Kind.WAIT, 2, 2, 60, 65), Span(Kind.FIXUP, 2, 2, 65, 105)]
+
+
+def test_ctas_that_add_what_is_no_units_pass() -> None:
+    schedule, rows = spare_ctas()
+    assert schedule.reducers == 1
+    launch = {"schedule": "tailsplit", "problem": schedule.problem, "tile": TILE, "parts": 2, "reducers": 1}
+    check(trace_from(rows, sms=3, **launch), schedule)
+    late = replace(rows[-1], end=201)
+    with pytest.raises(IntegrityError, match="1 of 15 spans reach outside their CTA's lifetime"):
+        check(trace_from([*rows[:-1], late], sms=3, **launch), schedule)
+    with pytest.raises(IntegrityError, match="lie on another SM than their CTA"):
+        check(trace_from([*rows[:-1], replace(rows[-1], sm=1)], sms=3, **launch), schedule)
+    # of a unit, they would make it one of two CTAs
+    owned = replace(rows[-1], unit=0, tile_m=0, tile_n=0, k_begin=0, k_end=2)
+    with pytest.raises(IntegrityError, match="unit 0 has spans with cta 0 and 2"):
+        check(trace_from([*rows[:-1], owned], sms=3, **launch), schedule)
+
+
 def test_a_queue_passes_by_coverage_whoever_ran_a_unit() -> None:
     check(trace_of(run(plan("dynamic"), order=lambda unit: unit % 3 % 2), schedule="dynamic"), plan("dynamic"))
 

@@ -9,7 +9,7 @@ import pytest
 from tests.recorded import DATA
 from wavescope import virtual
 from wavescope.analyze import analyze
-from wavescope.calibrate import groups_of
+from wavescope.calibrate import each_launch, groups_of
 from wavescope.calibration_row import Calibration
 from wavescope.device import virtual_device
 from wavescope.integrity import check
@@ -23,14 +23,26 @@ from wavescope.trace_file import load
 from wavescope.variant import Variant
 
 H200 = virtual_device("h200")
-NAMES = [path.stem for path in sorted(DATA.glob("gemm*.parquet"))]
 SPLIT_ERROR = 0.15
-SPLIT = [name for name in NAMES if any(f"-{schedule}" in name for schedule in SPLIT_SCHEDULES)]
 
 
 @cache
+def recordings() -> dict[str, Trace]:
+    """A trace of one launch each: by file, and by number where a file holds several."""
+    found = {}
+    for path in sorted(DATA.glob("gemm*.parquet")):
+        alone = each_launch([load(path)])
+        for trace in alone:
+            found[path.stem + (f" {trace.launches[0].launch_id}" if len(alone) > 1 else "")] = trace
+    return found
+
+
+NAMES = list(recordings())
+SPLIT = [name for name, trace in recordings().items() if trace.launches[0].schedule in SPLIT_SCHEDULES]
+
+
 def recorded(name: str) -> Trace:
-    return load(DATA / f"{name}.parquet")
+    return recordings()[name]
 
 
 def simulated(trace: Trace, calibration: Calibration | None = None) -> Trace:
@@ -82,7 +94,7 @@ def test_a_recorded_launch_is_reproduced(name: str) -> None:
         assert main_loops_us(copy) == pytest.approx(main_loops_us(real), rel=0.1 if several else 0.05)
 
 
-@pytest.mark.parametrize("name", [name for name in NAMES if "persistent" in name])
+@pytest.mark.parametrize("name", [name for name in NAMES if recorded(name).launches[0].schedule == "persistent"])
 def test_persistent_units_lie_on_the_sms_as_recorded(name: str) -> None:
     """Which SMs get how many is decided by the order of the first CTAs, and decides the time."""
     assert units_of_sms(simulated(recorded(name))) == units_of_sms(recorded(name))

@@ -121,6 +121,61 @@ def test_tail_split_of_162_tiles() -> None:
     assert max(by_cta(schedule)) == 80
 
 
+# 30 tiles of 64 k_iters in p parts on 132 places, 132 whole tiles before: a part takes 2 + ceil(64 / p), and 4 to leave
+# its sum; the 132 - 30 p CTAs without a part then have 2 for each of 30 p sums, each, over as many CTAs.
+PLAIN = GridModel(a=2, b=4, c=1, d=4, spare=2)
+
+
+@pytest.mark.parametrize(
+    ("parts", "reducers", "time"),
+    [
+        (1, 0, 66),  # nothing to add
+        (2, 72, 38),  # 2 * 60 / 72 is less than 38
+        (3, 42, 28),
+        (4, 12, 22),  # 2 * 120 / 12 = 20
+    ],
+)
+def test_spare_ctas_add_the_sums_of_162_tiles(parts: int, reducers: int, time: float) -> None:
+    assert PLAIN.tail_reducers(30, 64, parts, H200_SMS, 132) == reducers
+    assert PLAIN.tail_time(30, 64, parts, H200_SMS, 132) == time
+    schedule = decompose("tailsplit", Problem(2304, 2304, 4096), Tile(128, 256, 64), H200_SMS, parts=parts, model=PLAIN)
+    assert schedule.reducers == reducers
+    assert PLAIN.best_tail_parts(30, 64, H200_SMS, 132) == 4
+
+
+@pytest.mark.parametrize(
+    ("spare", "reducers", "time"),
+    [
+        (2.2, 12, 22),  # 22: no longer than a part
+        (2.5, 12, 25),  # 25: 3 longer, and a share would take 4
+        (2.6, 0, 26),  # 26: shares are as fast
+        (3.0, 0, 26),
+    ],
+)
+def test_shares_where_spare_ctas_are_not_faster(spare: float, reducers: int, time: float) -> None:
+    model = GridModel(a=2, b=4, c=1, d=4, spare=spare)
+    assert model.tail_reducers(30, 64, 4, H200_SMS, 132) == reducers
+    assert model.tail_time(30, 64, 4, H200_SMS, 132) == pytest.approx(time)
+
+
+def test_no_ctas_are_spare_without_whole_tiles_or_without_places() -> None:
+    assert PLAIN.tail_reducers(30, 64, 4, H200_SMS, 0) == 0
+    assert PLAIN.tail_time(30, 64, 4, H200_SMS) == 26
+    assert PLAIN.tail_reducers(33, 64, 4, H200_SMS, 132) == 0  # 132 parts
+    assert PLAIN.tail_time(33, 64, 4, H200_SMS, 132) == 26
+    assert decompose("tailsplit", Problem(384, 384, 128), PAPERS_TILE, 10, model=PLAIN).reducers == 0  # 9 tiles
+
+
+def test_spare_ctas_are_the_last_and_have_no_part() -> None:
+    schedule = decompose("tailsplit", Problem(2304, 2304, 4096), Tile(128, 256, 64), H200_SMS, model=PLAIN)
+    assert (schedule.parts, schedule.reducers, schedule.adds_by) == (4, 12, "spare_cycles")
+    assert schedule.in_words.endswith("then 132 whole tiles, 12 spare CTAs add the parts")
+    assert int(schedule.cta[schedule.peers > 1].max()) == H200_SMS - 12 - 1
+    assert set(range(H200_SMS - 12, H200_SMS)) <= set(schedule.cta.tolist())
+    by_shares = decompose("tailsplit", MEDIUM, PAPERS_TILE, 4, model=GridModel(a=2, b=4, c=1, d=0))
+    assert (by_shares.reducers, by_shares.adds_by) == (0, "share_cycles")
+
+
 def test_names_say_when_nothing_is_split() -> None:
     whole = Problem(128 * 11, 256 * 12, 4096)  # 132 tiles
     for name in ("hybrid", "tailsplit"):

@@ -20,19 +20,20 @@ from wavescope.schedule import Schedule, decompose
 from wavescope.shared_schedule import occupy_shared
 from wavescope.sharing import epilogue_speeds, main_loop_speeds
 from wavescope.simulate import simulate
-from wavescope.trace import Kind, Reduction, Trace
+from wavescope.trace import NULL, Kind, Reduction, Trace
 from wavescope.variant import Variant
 
 TILE = Tile(128, 128, 4)
 SMALL, MEDIUM = Problem(384, 384, 128), Problem(896, 384, 128)  # 9 and 21 tiles of 32 k_iters
-# 32 a k_iter, 64 to leave a partial sum, 96 to add one, 160 to add a share, 128 to store a tile.
+# 32 a k_iter, 64 to leave a partial sum, 96 to add one, 160 to add a share, 32 each that a spare CTA adds, 128 to
+# store a tile.
 COSTS = replace(
     FREE,
     cycles_per_k_iter=32.0,
     partial_cycles=64.0,
     add_cycles=96.0,
     share_cycles=160.0,
-    spare_cycles=80.0,
+    spare_cycles=32.0,
     epilogue_cycles=128.0,
 )
 
@@ -145,21 +146,69 @@ def test_split_k_hands_out_the_owners_last() -> None:
     assert of_kind(trace, Kind.EPILOGUE) == [(1, 1, 288, 416)]
 
 
+def by_shares(problem: Problem, parts: int) -> Schedule:
+    """Tail split where the parts' own CTAs add a share each."""
+    return replace(decompose("tailsplit", problem, TILE, 4, parts=parts), reducers=0)
+
+
 def test_tail_split_adds_shares_after_the_whole_tiles() -> None:
     # one tile of 21 in parts of 11, 11 and 10 k_iters; five whole tiles a CTA: 352 + 64 + 5760 = 6176, and
-    # CTA 2, done at 6144, waits for the others
-    trace = run(decompose("tailsplit", MEDIUM, TILE, 4, parts=3))
-    assert of_kind(trace, Kind.WAIT) == [(0, 0, 6176, 6176), (1, 1, 6176, 6176), (2, 2, 6144, 6176)]
+    # CTA 2 at 6144, when all parts have long been there
+    trace = run(by_shares(MEDIUM, 3))
+    assert of_kind(trace, Kind.WAIT) == [(0, 0, 6176, 6176), (1, 1, 6176, 6176), (2, 2, 6144, 6144)]
     assert of_kind(trace, Kind.FIXUP) == [
         (0, 0, 352, 416),
         (0, 0, 6176, 6336),
         (1, 1, 352, 416),
         (1, 1, 6176, 6336),
         (2, 2, 320, 384),
-        (2, 2, 6176, 6336),
+        (2, 2, 6144, 6304),
     ]
     assert len(of_kind(trace, Kind.EPILOGUE)) == 20
-    assert rows(spans_of(trace, Kind.CTA), "cta", "end_ns") == [(0, 6336), (1, 6336), (2, 6336), (3, 5760)]
+    assert rows(spans_of(trace, Kind.CTA), "cta", "end_ns") == [(0, 6336), (1, 6336), (2, 6304), (3, 5760)]
+    # one tile is all there is: the parts wait for one another
+    trace = run(by_shares(Problem(128, 128, 128), 3))
+    assert of_kind(trace, Kind.WAIT) == [(0, 0, 416, 416), (1, 1, 416, 416), (2, 2, 384, 416)]
+
+
+def test_spare_ctas_add_all_partial_sums() -> None:
+    # one tile of 21 in three parts, and CTA 3, without one, is done with its five tiles at 5760: it adds three
+    schedule = decompose("tailsplit", MEDIUM, TILE, 4, parts=3, model=COSTS.grid_model)
+    assert schedule.reducers == 1
+    trace = run(schedule)
+    assert of_kind(trace, Kind.WAIT) == [(NULL, 3, 5760, 5760)]
+    assert of_kind(trace, Kind.FIXUP) == [(NULL, 3, 5760, 5856), (0, 0, 352, 416), (1, 1, 352, 416), (2, 2, 320, 384)]
+    fixups = spans_of(trace, Kind.FIXUP)
+    assert fixups.k_begin[fixups.unit == NULL].tolist() == fixups.tile_m[fixups.unit == NULL].tolist() == [NULL]
+    assert rows(spans_of(trace, Kind.CTA), "cta", "end_ns") == [(0, 6176), (1, 6176), (2, 6144), (3, 5856)]
+    assert trace.launches[0].reducers == 1
+    # two tiles left over on six SMs, in two parts each: CTAs 4 and 5 have none; each adds one tile's two
+    schedule = replace(decompose("tailsplit", Problem(256, 896, 128), TILE, 6, parts=2), reducers=2)
+    assert (schedule.split_tiles, schedule.num_ctas) == (2, 6)
+    trace = run(schedule, sms=6)
+    # twelve whole tiles, two a CTA: 2304; the parts were left at 576
+    assert of_kind(trace, Kind.FIXUP)[:2] == [(NULL, 4, 2304, 2368), (NULL, 5, 2304, 2368)]
+
+
+def test_spare_ctas_wait_for_their_first_tile() -> None:
+    # made up: nothing but parts, on CTAs 0 and 1, and a spare CTA of one short unit
+    schedule = replace(decompose("tailsplit", Problem(128, 128 * 4, 128), TILE, 3, parts=2), reducers=1)
+    assert (schedule.split_tiles, schedule.num_ctas) == (1, 3)
+    short = schedule.k_end.copy()
+    short[2:] = 1  # whole tiles of one k_iter: 32 + 128
+    trace = simulate(
+        replace(schedule, k_end=short),
+        replace(DEVICE, sms=3, max_clock_mhz=2000.0),
+        kernel="toy",
+        block=1,
+        registers=1,
+        shared_bytes=0,
+        ctas_per_sm=1,
+        calibration=COSTS,
+    )
+    # parts of 16 k_iters are left at 512 + 64
+    assert of_kind(trace, Kind.WAIT) == [(NULL, 2, 160, 576)]
+    assert of_kind(trace, Kind.FIXUP)[0] == (NULL, 2, 576, 640)
 
 
 def test_who_comes_last_to_a_common_sum_stores_the_tile() -> None:
@@ -169,9 +218,11 @@ def test_who_comes_last_to_a_common_sum_stores_the_tile() -> None:
     assert of_kind(trace, Kind.FIXUP)[:2] == [(2, 3, 2560, 2720), (3, 2, 768, 832)]
     assert (2, 3, 2720, 2848) in of_kind(trace, Kind.EPILOGUE)
     assert trace.launches[0].reduction == "atomic"
-    # shares of one sum instead of three: a third of 160, by the timer 32
-    trace = run(decompose("tailsplit", MEDIUM, TILE, 4, parts=3), reduction="atomic")
-    assert (2, 2, 6176, 6208) in of_kind(trace, Kind.FIXUP)
+    # shares of one sum instead of three: a third of 160, by the timer 32; spare CTAs: a third of 96
+    trace = run(by_shares(MEDIUM, 3), reduction="atomic")
+    assert (2, 2, 6144, 6176) in of_kind(trace, Kind.FIXUP)
+    trace = run(replace(by_shares(MEDIUM, 3), reducers=1), reduction="atomic")
+    assert (NULL, 3, 5760, 5792) in of_kind(trace, Kind.FIXUP)
 
 
 def test_the_first_unit_of_a_cta_may_come_last() -> None:
@@ -248,7 +299,6 @@ def test_a_cta_that_waits_leaves_its_sm_to_the_others() -> None:
         tile=np.array([0, 0, -1]),
         leaves=np.array([True, False, False]),
         needs=np.array([0, 1, 0]),
-        raises={0: (0,)},
     )
     nothing = np.zeros(3)
     costs = JobCosts(
@@ -329,14 +379,15 @@ def test_every_split_trace_can_be_true(
 ) -> None:
     places = sms * ctas_per_sm
     if parts is not None:
-        parts = min(parts, {"splitk": k, "streamk": places, "hybrid": 2, "tailsplit": places}[text])
+        at_once = min(k, places // (m * n % places)) if m * n % places else 9
+        parts = min(parts, {"splitk": k, "streamk": places, "hybrid": 2, "tailsplit": at_once}[text])
     calibration = replace(
         COSTLY,
         ctas_per_sm=calibrated_with,
         partial_cycles=640.0,
         add_cycles=960.0,
         share_cycles=720.0,
-        spare_cycles=720.0,
+        spare_cycles=240.0,
         stream_slowdown=0.2,
         sharing=0.7,
         seniority=0.3,
@@ -370,9 +421,12 @@ def check_meetings(trace: Trace, schedule: Schedule) -> None:
     for at in np.flatnonzero(schedule.peers > 1):
         unit, peers = schedule.unit[at], schedule.unit[of_tile[schedule.first_slot[at]]]
         assert len(peers) == schedule.peers[at]
-        if schedule.is_cooperative:
-            assert end[Kind.WAIT, unit] >= max(end[Kind.FIXUP, peer] for peer in peers)
+        if schedule.is_cooperative and not schedule.reducers:
+            others = max(end[Kind.FIXUP, peer] for peer in peers)
+            assert end[Kind.WAIT, unit] == max(begin[Kind.WAIT, unit], others)
             assert unit not in stored
+        elif schedule.is_cooperative:
+            assert (Kind.WAIT, unit) not in end
         elif atomic:
             assert len(stored & set(peers)) == 1
             assert (Kind.WAIT, unit) not in end
@@ -382,11 +436,11 @@ def check_meetings(trace: Trace, schedule: Schedule) -> None:
             assert unit in stored
         else:
             assert unit not in stored
-    if schedule.is_cooperative:
-        waits = spans_of(trace, Kind.WAIT)
-        first_wait = {cta: waits.begin_ns[waits.cta == cta].min() for cta in np.unique(waits.cta)}
-        for unit, last in zip(waits.unit, waits.end_ns, strict=True):
-            at = int(np.searchsorted(schedule.unit, unit))
-            ctas = schedule.cta[of_tile[schedule.first_slot[at]]]
-            gap = 32  # between a CTA's last whole tile and its first wait
-            assert last >= max(first_wait[cta] for cta in ctas) - 2 * gap
+    nobodys = spans_of(trace, Kind.WAIT)
+    nobodys = nobodys.select(nobodys.unit == NULL)
+    expected = range(schedule.num_ctas - schedule.reducers, schedule.num_ctas) if schedule.num_slots else []
+    assert sorted(nobodys.cta.tolist()) == list(expected)
+    for cta, first, last in zip(nobodys.cta, nobodys.begin_ns, nobodys.end_ns, strict=True):
+        tile = (cta - expected[0]) * schedule.split_tiles // schedule.reducers
+        parts = schedule.unit[schedule.first_slot == tile * schedule.parts][: schedule.parts]
+        assert last == max(first, *(end[Kind.FIXUP, part] for part in parts))

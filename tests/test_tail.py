@@ -17,7 +17,13 @@ from wavescope.trace_file import load
 from wavescope.units import Units, units_of
 from wavescope.wave_report import CostModel, Quantity, TailSplit
 
-RECORDED = sorted((Path(__file__).parent / "data/h200").glob("gemm_*.parquet"))
+# Launches of equal tiles, none of them split.
+RECORDED = [
+    (f"{path.stem} {launch.launch_id}", path, launch.launch_id)
+    for path in sorted((Path(__file__).parent / "data/h200").glob("gemm_*.parquet"))
+    for launch in load(path).launches
+    if launch.schedule not in SPLIT_SCHEDULES
+]
 
 
 def unit(number: int, cta: int, sm: int, begin: int, end: int, k_iters: int, k_begin: int = 0, lane: int = 0) -> Span:
@@ -215,6 +221,19 @@ def test_a_unit_that_comes_back_later_holds_its_place_twice() -> None:
     assert units_of(spans_from(rows)).held_ns.tolist() == [42, 50]
 
 
+def test_what_spare_ctas_add_is_held_by_no_unit() -> None:
+    # A whole tile, begin 0..60 in its CTA's 100; from there to the CTA's end it is nobody's.  A CTA beside it: all 80.
+    rows = [*lives((0, 0, 0, 100), (1, 1, 0, 80)), unit(0, 0, 0, 5, 60, 4), unit(1, 1, 1, 5, 70, 4)]
+    assert units_of(spans_from(rows)).held_ns.tolist() == [100, 80]
+    spare = [Span(Kind.WAIT, 0, 0, 65, 72), Span(Kind.FIXUP, 0, 0, 72, 95)]
+    units = units_of(spans_from([*rows, *spare]))
+    assert (units.unit.tolist(), units.end_ns.tolist(), units.held_ns.tolist()) == ([0, 1], [60, 70], [60, 80])
+    assert units.lanes == 1
+    # nobody's spans between two units: the second's time begins where they end
+    rows = [*lives((0, 0, 0, 100)), unit(0, 0, 0, 0, 30, 4), Span(Kind.FIXUP, 0, 0, 30, 50), unit(1, 0, 0, 55, 100, 4)]
+    assert units_of(spans_from(rows)).held_ns.tolist() == [30, 50]
+
+
 def test_two_lanes_of_a_cta_work_side_by_side() -> None:
     # Two lanes, two units each of 100; the CTA lives 200: each lane shares out 200, and a place holds two units.
     rows = [*lives((0, 0, 0, 200))]
@@ -232,15 +251,11 @@ def test_where_only_ctas_were_recorded_each_is_a_unit() -> None:
     assert fit_cost(units)[0] == CostModel(45.0, 0.0, 0.0, None)
 
 
-@pytest.mark.parametrize(
-    "path",
-    [path for path in RECORDED if not any(f"-{name}-" in path.name for name in SPLIT_SCHEDULES)],
-    ids=lambda path: path.stem,
-)
-def test_recorded_tails_of_equal_tiles_are_quantization(path: Path) -> None:
+@pytest.mark.parametrize(("path", "launch_id"), [one[1:] for one in RECORDED], ids=[one[0] for one in RECORDED])
+def test_recorded_tails_of_equal_tiles_are_quantization(path: Path, launch_id: int) -> None:
     # Equal tiles on an idle device: whatever the number of CTAs an SM, the loads explain the time and the tail, to
     # within the percent or two by which units of one launch differ.
-    report = analyze(load(path))
+    report = analyze(load(path), launch_id)
     assert report.tail is not None
     assert report.tail.makespan_ns == pytest.approx(report.budget.duration_ns, rel=0.025)
     assert report.tail.quantization.value / report.budget.total_ns == pytest.approx(

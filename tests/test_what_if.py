@@ -166,7 +166,7 @@ def test_the_comparison_by_hand(monkeypatch: pytest.MonkeyPatch, tmp_path: Path)
     assert fewer.tail_share == pytest.approx(1 - 162 / 216, abs=0.01)
     assert fewer.bound == pytest.approx(216 / 162, rel=0.01)
     assert (fewer.sms, tail.sms, tail.schedule, str(tail.tile)) == (108, 132, "tailsplit", "128x256x64")
-    assert tail.runs == "tailsplit: 30 tiles cut into 4, then 132 whole tiles"
+    assert tail.runs == "tailsplit: 30 tiles cut into 4, then 132 whole tiles, 12 spare CTAs add the parts"
     assert tail.met_share > 0 == recorded.met_share
     assert tail.to_recorded == pytest.approx(tail.duration_ns / recorded.duration_ns)
 
@@ -185,7 +185,7 @@ def test_numbers_that_follow_the_places() -> None:
     assert runs[0].startswith("streamk: 66 CTAs")
     assert runs[1].startswith("streamk: 50 CTAs")
     assert runs[2] == "splitk: each tile cut into 3"
-    assert runs[3] == "tailsplit: 30 tiles cut into 4, then 132 whole tiles"
+    assert runs[3].startswith("tailsplit: 30 tiles cut into 4, then 132 whole tiles")
 
 
 def test_notes_say_what_the_costs_rest_on() -> None:
@@ -245,6 +245,9 @@ def test_launches_that_cannot_be_scheduled_again(capsys: pytest.CaptureFixture[s
     failed(capsys, ["report", str(path), "--what-if", "sms=108"], 2, "only launches of wavescope's own kernels")
     with pytest.raises(UsageError, match="does not say which units it ran"):
         what_if(trace_from([Span(Kind.CTA, 0, 0, 0, 32)]), None, [Change("sms=1", sms=1)])
+    ragged = replace(run("fixed"), launches=(replace(run("fixed").launches[0], work="ragged:7"),))
+    with pytest.raises(UsageError, match="launch 0 did ragged:7; irregular work is not re-scheduled"):
+        what_if(ragged, None, [Change("sms=1", sms=1)])
     long = run("fixed", problem=Problem(128, 256, 64 * 3_000_000))
     with pytest.raises(ShapeError, match="2100000 units are more than the 2000000 that are simulated"):
         what_if(long, None, [Change.parse("schedule=splitk:2100000")])
@@ -254,7 +257,7 @@ def test_on_the_command_line(capsys: pytest.CaptureFixture[str], monkeypatch: py
     monkeypatch.setenv("COLUMNS", "80")
     assert main(["report", str(RECORDED)]) == 0
     plain = capsys.readouterr().out
-    argv = ["report", str(RECORDED), "--what-if", "sms=108", "--what-if", "schedule=tailsplit:4,sms=120"]
+    argv = ["report", str(RECORDED), "--what-if", "sms=108", "--what-if", "schedule=tailsplit:2,sms=120"]
     assert main(argv) == 0
     out = capsys.readouterr().out
     assert out.startswith(plain)
@@ -264,7 +267,7 @@ def test_on_the_command_line(capsys: pytest.CaptureFixture[str], monkeypatch: py
     assert "sms=108, estimated" in added
     assert "question 2, estimated" in added
     assert (
-        "question 2 schedule=tailsplit:4,sms=120: 120 SMs, tile 128x256x64, tailsplit: 42 tiles cut into 4, then"
+        "question 2 schedule=tailsplit:2,sms=120: 120 SMs, tile 128x256x64, tailsplit: 42 tiles cut into 2, then"
         in added
     )
     assert max(len(line) for line in out.splitlines()) <= 80
@@ -304,7 +307,7 @@ def test_no_line_is_wider_than_the_page() -> None:
 
 def test_predictions_of_recorded_launches_come_close() -> None:
     """The launch itself, from nothing but its own spans and the installed rest, to 3 %."""
-    for path in sorted(DATA.glob("gemm_*-2304x*.parquet")):
+    for path in sorted(DATA.glob("gemm_*-fixed-2304x*.parquet")):
         outcomes = what_if(load(path), None, [Change.parse("sms=108")]).outcomes
         assert outcomes[1].to_recorded == pytest.approx(1, abs=0.03), path.name
         assert np.isfinite(outcomes[2].bound)

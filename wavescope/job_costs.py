@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from wavescope.calibration_row import Calibration
-from wavescope.jobs import Jobs
+from wavescope.jobs import Jobs, Mask
 from wavescope.list_schedule import FloatArray, JobCosts
 from wavescope.schedule import Schedule
 from wavescope.trace import Reduction
@@ -44,8 +44,8 @@ def job_costs(
     random: np.random.Generator,
 ) -> JobCosts:
     """Cycles of each job's parts; `random` draws the noise of its work."""
-    count, units = len(jobs), schedule.num_units
-    is_share = np.arange(count) >= units
+    count = len(jobs)
+    is_unit = np.arange(count) < schedule.num_units
     first = np.zeros(count, np.bool_)
     first[jobs.first] = True
     noise = np.exp(random.standard_normal(count) * calibration.noise)
@@ -58,10 +58,10 @@ def job_costs(
     return JobCosts(
         handover=handover if hardware else np.zeros(count),
         before=handover + np.where(first | hardware, calibration.prologue_cycles, 0.0),
-        mac=np.where(is_share, 0.0, mac) * noise,
+        mac=np.where(is_unit, mac, 0.0) * noise,
         leave=np.where(jobs.leaves, calibration.partial_cycles, 0.0) * noise,
-        add=_add(schedule, jobs, is_share, calibration, reduction) * noise,
-        store=np.where(stores & ~is_share, calibration.epilogue_cycles, 0.0) * noise,
+        add=_add(schedule, jobs, is_unit, calibration, reduction) * noise,
+        store=np.where(stores & is_unit, calibration.epilogue_cycles, 0.0) * noise,
         after=np.full(count, calibration.exit_cycles if hardware else 0.0),
     )
 
@@ -75,15 +75,13 @@ def _idle(schedule: Schedule, places: int, sms: int) -> FloatArray:
     return np.where(last_wave, max(0.0, 1 - np.count_nonzero(last_wave) / sms), 0.0)
 
 
-def _add(
-    schedule: Schedule, jobs: Jobs, is_share: np.ndarray, calibration: Calibration, reduction: Reduction
-) -> FloatArray:
-    """Reading others' partial sums: an owner one after the other, a share of all, the last of an atomic sum one."""
+def _add(schedule: Schedule, jobs: Jobs, is_unit: Mask, calibration: Calibration, reduction: Reduction) -> FloatArray:
+    """Reading others' partial sums: an owner one after the other, the last of a common sum that, others their share."""
+    atomic = reduction == "atomic"
+    owner = calibration.add_cycles * np.where(atomic, jobs.last_of > 0, jobs.needs)
+    later = calibration.share_cycles
     if schedule.reducers:
-        sums = schedule.split_tiles if reduction == "atomic" else schedule.num_slots
-        return np.where(is_share, calibration.spare_cycles * sums / schedule.reducers, 0.0)
-    if reduction == "atomic":
-        each = np.where(jobs.last_of > 0, calibration.add_cycles, 0.0)
-        # a share of one sum instead of a share of each: so much less to read
-        return np.where(is_share, calibration.share_cycles / np.maximum(jobs.needs, 1), each)
-    return np.where(is_share, calibration.share_cycles, calibration.add_cycles * jobs.needs)
+        later = calibration.spare_cycles * schedule.num_slots / schedule.reducers
+    if atomic:  # one sum to read instead of one for each part
+        later /= max(schedule.parts, 1)
+    return np.where(is_unit, owner, later)

@@ -1,9 +1,8 @@
-"""What the places of a device do, one job after the other: a schedule's units, and the shares added after them."""
+"""What the places of a device do, one job after the other: a schedule's units, and partial sums added after them."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,17 +17,17 @@ Mask = NDArray[np.bool_]
 class Jobs:
     """Columns with one element a job; the first jobs are the units, in their order.
 
-    Where all parts of a cut tile add a share of it, those shares are jobs too, after all
-    units; so is what each CTA without a part adds.  `unit` is the unit a job belongs to,
-    by its position (NULL: to none), `cta` its CTA.  `first` is the job that
-    each resident CTA begins with, `following` the one its CTA does next (NULL after its
-    last); None where the hardware or a queue hands jobs out in their order.  `resident`
-    is True where CTAs do job after job, False where each job is a CTA.
+    Where partial sums are added later, by all parts of a tile or by spare CTAs, that are
+    jobs too, after all units.  `unit` is the unit a job belongs to, by its position (NULL:
+    none), `cta` its CTA (NULL: decided at run time).  `first` is the job that each resident
+    CTA begins with, `following` the one its CTA does next (NULL after its last); None where
+    the hardware or a queue hands jobs out in their order.  `resident` is True where CTAs do
+    job after job, False where each job is a CTA.
 
     `tile` numbers the cut tiles (NULL: not cut).  A job that `leaves` a partial sum is
-    done with that, but for the last of `last_of` to do so (0: for nobody).  A job goes on
-    when `needs` partial sums of its tile are to be read.  `raises` names the tiles whose
-    partial sums a job lets others read when it is done, one entry for each.
+    done with that, and others may read it, but for the last of `last_of` to do so (0: for
+    nobody), who takes the sum of all out.  A job goes on when `needs` partial sums of its
+    tile are to be read.
     """
 
     unit: IntColumn
@@ -40,7 +39,6 @@ class Jobs:
     leaves: Mask
     needs: IntColumn
     last_of: IntColumn
-    raises: Mapping[int, tuple[int, ...]] = field(default_factory=dict)
 
     def __len__(self) -> int:
         return len(self.unit)
@@ -72,18 +70,24 @@ def jobs_of(schedule: Schedule, places: int, reduction: Reduction) -> Jobs:
 
     ordered: a unit of rank > 0 leaves its partial sum, the one of rank 0 waits for all of
     them.  atomic: all add to one sum, and who comes last stores the tile.  Cooperative,
-    either way: all leave theirs, and when their CTA has done its whole tiles, add a share;
-    or the CTAs without a part then add all.
+    either way: all leave theirs, and add a share when their CTA has done its whole tiles;
+    or spare CTAs, without a part, then add all, each those of a run of tiles, and wait for
+    the first of these.
     """
-    cut, together, spare = schedule.peers > 1, schedule.is_cooperative, schedule.reducers
-    later = np.flatnonzero(cut) if together and not spare else np.full(spare, NULL)
+    cut, together = schedule.peers > 1, schedule.is_cooperative
     alone = reduction == "atomic" and not together  # one owner: who comes last
-    unit = np.concatenate([np.arange(schedule.num_units), later])
-    is_share = np.arange(len(unit)) >= schedule.num_units
-    peers = np.where(unit == NULL, schedule.num_slots, schedule.peers[unit]).astype(np.int64)
-    waits = is_share | (cut & (schedule.rank == 0) & (not together) & (not alone))[unit]
-    others = peers - np.where(is_share, 0, 1)  # a share needs its own unit's partial sum too
-    cta = np.where(unit == NULL, schedule.num_ctas + np.arange(len(unit)) - len(unit), schedule.cta[unit])
+    units = np.arange(schedule.num_units)
+    later = np.flatnonzero(cut) if together and not schedule.reducers else np.empty(0, np.int64)
+    spare = np.arange(schedule.reducers if schedule.num_slots else 0)
+    unit = np.concatenate([units, later, np.full(len(spare), NULL)])
+    cta = np.concatenate([schedule.cta, schedule.cta[later], schedule.num_ctas - len(spare) + spare])
+    whole_tile = np.where(cut, schedule.first_slot, NULL)
+    of_spare = spare * schedule.split_tiles // max(len(spare), 1) * schedule.parts
+    tile = np.concatenate([whole_tile, whole_tile[later], of_spare]).astype(np.int64)
+    owners = np.where(cut & (schedule.rank == 0) & (not together) & (not alone), schedule.peers - 1, 0)
+    needs = np.concatenate([owners, schedule.peers[later], np.full(len(spare), schedule.parts)]).astype(np.int64)
+    leaves = np.zeros(len(unit), np.bool_)
+    leaves[: len(units)] = cut & (schedule.writes_partial | alone)
     first, following = np.arange(min(places, schedule.num_ctas)), None
     if schedule.dispatch == "static":
         order = np.argsort(cta, kind="stable")
@@ -91,10 +95,8 @@ def jobs_of(schedule: Schedule, places: int, reduction: Reduction) -> Jobs:
         following = np.full(len(unit), NULL)
         following[order] = np.where(follows, np.append(order[1:], NULL), NULL)
         first = order[np.append(True, ~follows[:-1])]
-    leaves = ~is_share & cut[unit] & (schedule.writes_partial[unit] | alone)
-    every = schedule.num_slots  # stands for all cut tiles together
-    tile = np.where(unit == NULL, every, np.where(cut[unit], schedule.first_slot[unit], NULL)).astype(np.int64)
-    raises = {job: (int(tile[job]), every) for job in np.flatnonzero(leaves).tolist()}
+    last_of = np.zeros(len(unit), np.int64)
+    last_of[: len(units)] = np.where(cut & alone, schedule.peers, 0)
     return Jobs(
         unit=unit,
         cta=cta.astype(np.int64),
@@ -103,7 +105,6 @@ def jobs_of(schedule: Schedule, places: int, reduction: Reduction) -> Jobs:
         resident=schedule.dispatch != "hardware",
         tile=tile,
         leaves=leaves,
-        needs=np.where(waits, others, 0),
-        last_of=np.where(leaves & alone, peers, 0),
-        raises={} if alone else raises,
+        needs=needs,
+        last_of=last_of,
     )

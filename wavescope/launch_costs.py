@@ -9,10 +9,10 @@ from numpy.typing import NDArray
 
 from wavescope.device import Device
 from wavescope.errors import UsageError
+from wavescope.replay import schedule_of
 from wavescope.schedule import Schedule
 from wavescope.states import dense_index
 from wavescope.trace import NULL, IntColumn, Kind, Launch, Spans, Trace
-from wavescope.variant import Variant
 
 FloatArray = NDArray[np.float64]
 Mask = NDArray[np.bool_]
@@ -93,7 +93,7 @@ def recorded_launch(trace: Trace, launch: Launch) -> RecordedLaunch:
     planned = np.zeros(len(units), np.int64)
     named = launch.schedule is not None and launch.raster is not None
     if named and launch.problem is not None and launch.tile is not None:
-        schedule = Variant.of(launch).decompose(launch.problem, launch.tile, launch.places)
+        schedule = schedule_of(launch)
         planned = np.minimum(np.searchsorted(schedule.unit, units.unit), schedule.num_units - 1)
         if not np.array_equal(schedule.unit[planned], units.unit):
             raise UsageError(f"units of launch {launch.launch_id} are not those of its schedule {launch.schedule}")
@@ -172,7 +172,7 @@ def fixup_cycles(one: RecordedLaunch) -> FixupCycles:
     fixups = one.spans.select(one.spans.kind == Kind.FIXUP)
     if one.schedule is None or not one.is_split or one.launch.reduction != "ordered" or len(fixups) == 0:
         return FixupCycles(*(np.empty(0) for _ in range(4)))
-    spare = _as_if_full(one, fixups.select(fixups.unit == NULL))
+    spare = _as_if_full(one, fixups.select(fixups.unit == NULL))  # one span a CTA, for an equal share of all
     fixups = fixups.select(fixups.unit != NULL)
     if len(fixups) == 0:
         return FixupCycles(*(np.empty(0) for _ in range(4)))
@@ -181,7 +181,7 @@ def fixup_cycles(one: RecordedLaunch) -> FixupCycles:
     cycles, peers = _as_if_full(one, fixups), one.schedule.peers[unit]
     again = np.append(False, unit[1:] == unit[:-1])  # a share is added in its unit's second span
     owns = (one.schedule.rank[unit] == 0) & (not one.schedule.is_cooperative)
-    by_owner, by_spare = (cycles / np.maximum(peers - 1, 1))[owns], spare * len(spare) / len(fixups)
+    by_owner, by_spare = (cycles / np.maximum(peers - 1, 1))[owns], spare * len(spare) / one.schedule.num_slots
     return FixupCycles(cycles[~owns & ~again], by_owner, cycles[again], by_spare)
 
 

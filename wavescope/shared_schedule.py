@@ -187,13 +187,10 @@ class _Run:
             self._meet(here, work)
         elif part == _ADD:
             self._begin(here, work, _STORE)
-        elif part == _LEAVE and self._is_last(job):
-            self.met[job] = here.now
-            self._begin(here, work, _ADD)
+        elif part == _LEAVE:
+            return self._left(here, work)
         else:
-            if part == _LEAVE:
-                self.met[job] = self.ends[_ADD][job] = self.ends[_STORE][job] = here.now
-            return self._done(here, work)
+            self._done(here, work)
         return []
 
     def _begin(self, here: _Sm, work: _Work, part: int) -> None:
@@ -213,18 +210,38 @@ class _Run:
             self.ends[_ADD][job] = here.now
             self._begin(here, work, _STORE)
 
-    def _is_last(self, job: int) -> bool:
-        """True for the last of those that add to one sum."""
-        if not self.last_of[job]:
-            return False
-        self.arrived[self.tile[job]] += 1
-        is_last: bool = self.arrived[self.tile[job]] == self.last_of[job]
-        return is_last
+    def _left(self, here: _Sm, work: _Work) -> list[_Sm]:
+        """Others may read what was left; who came last to a common sum goes on with that."""
+        job, tile = work.job, self.tile[work.job]
+        self.arrived[tile] += 1
+        self.met[job] = here.now
+        freed = self._free(here, tile)
+        if self.arrived[tile] == self.last_of[job]:
+            self._begin(here, work, _ADD)
+        else:
+            self.ends[_ADD][job] = self.ends[_STORE][job] = here.now
+            self._done(here, work)
+        return freed
 
-    def _done(self, here: _Sm, work: _Work) -> list[_Sm]:
-        """Others may read what the job left; its place takes the next one."""
+    def _free(self, here: _Sm, tile: int) -> list[_Sm]:
+        """Let those go on whose partial sums are all there now; returns the other SMs among theirs."""
+        freed, still = [], []
+        for other, work in self.held_up.pop(tile, ()):
+            if self.arrived[tile] < self.needs[work.job]:
+                still.append((other, work))
+                continue
+            if other is not here:
+                self._pass(other, max(0.0, here.now * here.ns_per_cycle / other.ns_per_cycle - other.now))
+                freed.append(other)
+            self.met[work.job] = other.now
+            self._begin(other, work, _ADD)
+        if still:
+            self.held_up[tile] = still
+        return freed
+
+    def _done(self, here: _Sm, work: _Work) -> None:
+        """The place takes its next job."""
         job = work.job
-        freed = self._raise(here, job)
         following = self.following[job] if self.following else self.taken if self.taken < len(self.jobs) else -1
         if following >= 0:
             self.taken += 1
@@ -233,25 +250,6 @@ class _Run:
             if not self.jobs.resident:
                 work.age = following
             heappush(here.waiting, (self.begin[following] + self.before[following], work.age, work))
-        return freed
-
-    def _raise(self, here: _Sm, job: int) -> list[_Sm]:
-        freed = []
-        for tile in self.jobs.raises.get(job, ()):
-            self.arrived[tile] += 1
-            still = []
-            for other, work in self.held_up.pop(tile, ()):
-                if self.arrived[tile] < self.needs[work.job]:
-                    still.append((other, work))
-                    continue
-                if other is not here:
-                    self._pass(other, max(0.0, here.now * here.ns_per_cycle / other.ns_per_cycle - other.now))
-                    freed.append(other)
-                self.met[work.job] = other.now
-                self._begin(other, work, _ADD)
-            if still:
-                self.held_up[tile] = still
-        return freed
 
 
 def _insert(looping: list[_Work], work: _Work) -> None:

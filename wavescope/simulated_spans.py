@@ -19,7 +19,7 @@ ROUNDING_NS = 1e-3  # a time this close below a step of the timer is that step, 
 
 @dataclass(frozen=True)
 class NominalSpans:
-    """Spans in ns at the busy clock; `unit` is a position in the schedule, NULL for CTAs."""
+    """Spans in ns at the busy clock; `unit` is a position in the schedule, NULL for CTAs and what is no unit's."""
 
     kind: IntColumn
     unit: IntColumn

@@ -18,7 +18,8 @@ class Units:
     A unit reaches from its spans' first begin to their last end.  `held_ns` is the time
     it kept its place: for each of its spans, from the end of the span before it in the
     same CTA and lane (or the CTA's begin) to its own end (the CTA's end for the last one),
-    less what it waited for other CTAs; so a CTA's time is shared out whole.  `cycles` is None without clocks.
+    less what it waited for other CTAs; so a CTA's time is shared out whole, but for what
+    spans of no unit take (spare CTAs that add partial sums).  `cycles` is None without clocks.
     `lanes` is the number of units one CTA works on at once.
 
     Where a launch recorded nothing but CTAs, each CTA is a unit, `of_ctas` is True, and
@@ -67,8 +68,8 @@ def in_unit(spans: Spans) -> NDArray[np.bool_]:
 def units_of(spans: Spans) -> Units:
     """Put the spans of one launch together to units."""
     ctas = spans.select(np.flatnonzero(spans.kind == Kind.CTA))
-    mine = np.flatnonzero(in_unit(spans))
-    return _units_of_spans(spans.select(mine), ctas) if len(mine) else _units_of_ctas(ctas)
+    inner = spans.select(np.flatnonzero(spans.kind > Kind.CTA))
+    return _units_of_spans(inner, ctas) if in_unit(inner).any() else _units_of_ctas(ctas)
 
 
 def _units_of_ctas(ctas: Spans) -> Units:
@@ -92,10 +93,11 @@ def _units_of_ctas(ctas: Spans) -> Units:
     )
 
 
-def _units_of_spans(spans: Spans, ctas: Spans) -> Units:
+def _units_of_spans(inner: Spans, ctas: Spans) -> Units:
+    mine = np.flatnonzero(in_unit(inner))
+    spans = inner if len(mine) == len(inner) else inner.select(mine)
     unit, index = dense_index(spans.unit)
     count = len(unit)
-    lane_ids, lane = dense_index(spans.lane)
     first = np.full(count, len(spans), np.int64)  # the span that speaks for the unit: its first mac, if any
     np.minimum.at(first, index, np.arange(len(spans)))
     macs = np.flatnonzero(spans.kind == Kind.MAC)
@@ -115,9 +117,9 @@ def _units_of_spans(spans: Spans, ctas: Spans) -> Units:
         k_end=spans.k_end[first],
         begin_ns=begin,
         end_ns=end,
-        held_ns=_held(spans, index, lane[first], ctas),
+        held_ns=_held(inner, mine, index, spans.lane[first], ctas),
         cycles=cycles,
-        lanes=len(lane_ids),
+        lanes=len(dense_index(spans.lane)[0]),
         of_ctas=False,
     )
 
@@ -131,14 +133,20 @@ def _extent(index: IntColumn, begin: IntColumn, end: IntColumn, count: int) -> t
     return first, last
 
 
-def _held(spans: Spans, index: IntColumn, lane: IntColumn, ctas: Spans) -> IntColumn:
-    """Time each unit kept its place: the CTA's life shared out span by span, waits left out."""
+def _held(spans: Spans, mine: IntColumn, index: IntColumn, lane: IntColumn, ctas: Spans) -> IntColumn:
+    """Time each unit kept its place: the CTA's life shared out span by span, waits left out.
+
+    `mine` are the spans that belong to units, `index` to which of them, `lane` each unit's.
+    """
     cta_ids, of_cta = dense_index(ctas.cta)
     cta_begin, cta_end = np.empty(len(cta_ids), np.int64), np.empty(len(cta_ids), np.int64)
     cta_begin[of_cta], cta_end[of_cta] = ctas.begin_ns, ctas.end_ns
     of_span = np.minimum(np.searchsorted(cta_ids, spans.cta), len(cta_ids) - 1)
     orphan = cta_ids[of_span] != spans.cta  # no lifetime recorded for its CTA
-    place = dense_index(spans.cta * (int(lane.max()) + 1) + lane[index])[1]
+    lanes = spans.lane.copy()
+    lanes[mine] = lane[index]
+    lane_ids, lanes = dense_index(lanes)
+    place = dense_index(spans.cta * len(lane_ids) + lanes)[1]
     order = order_within(place, spans.begin_ns)
     place, begin, end = place[order], spans.begin_ns[order], spans.end_ns[order]
     follows = np.append(False, place[1:] == place[:-1])
@@ -146,5 +154,6 @@ def _held(spans: Spans, index: IntColumn, lane: IntColumn, ctas: Spans) -> IntCo
     held_from = np.where(follows, np.append(0, end[:-1]), np.where(orphan[order], begin, cta_begin[of_span][order]))
     held_to = np.where(leads, end, np.where(orphan[order], end, cta_end[of_span][order]))
     waited = np.where(spans.kind[order] == Kind.WAIT, end - begin, 0)
-    held = held_to - held_from - waited
-    return np.bincount(index[order], weights=held, minlength=len(lane)).astype(np.int64)
+    held = np.empty(len(spans), np.int64)
+    held[order] = held_to - held_from - waited
+    return np.bincount(index, weights=held[mine], minlength=len(lane)).astype(np.int64)

@@ -17,7 +17,7 @@ from wavescope.job_costs import costs_used
 from wavescope.own_costs import OwnCosts, costs_of_tile, own_costs
 from wavescope.problem import Tile
 from wavescope.raster import Raster
-from wavescope.replay import replay
+from wavescope.replay import replay, schedule_of
 from wavescope.schedule import Schedule
 from wavescope.states import launch_of
 from wavescope.trace import Launch, Trace
@@ -28,8 +28,8 @@ from wavescope.wave_report import WaveReport
 
 KEYS = ("sms", "schedule", "tile")
 NOT_IN_IT = (
-    "Not in the estimates: memory bandwidth and L2, which stay as they are whatever the number of SMs; the clock that "
-    "another power draw would bring; how other neighbours share reads."
+    "Not in the estimates: memory bandwidth and L2, which stay as they are whatever the number of SMs, and the clock "
+    "that another power draw would bring."
 )
 
 
@@ -119,6 +119,8 @@ def what_if(trace: Trace, launch_id: int | None, changes: Sequence[Change]) -> W
             f"--what-if: launch {launch.launch_id} of {launch.kernel} does not say which units it ran; "
             "only launches of wavescope's own kernels can be re-scheduled"
         )
+    if launch.work is not None:
+        raise UsageError(f"--what-if: launch {launch.launch_id} did {launch.work}; irregular work is not re-scheduled")
     alone = next(one for one in each_launch([trace]) if one.launches[0] == launch)
     own = own_costs(alone)
     report = analyze(alone)
@@ -174,7 +176,10 @@ def _planned(trace: Trace, own: OwnCosts, change: Change) -> _Plan:
     variant = _variant(trace.launches[0], change, places)
     assert launch.problem is not None
     assert launch.tile is not None
-    schedule = variant.decompose(launch.problem, launch.tile, places, costs.grid_model)
+    if is_changed or change.schedule is not None:
+        schedule = variant.decompose(launch.problem, launch.tile, places, costs.grid_model)
+    else:
+        schedule = schedule_of(launch)
     if schedule.num_units > MAX_SIMULATED_UNITS:
         raise ShapeError(
             f"--what-if {change.text}: {schedule.num_units} units are more than the {MAX_SIMULATED_UNITS} that are "

@@ -58,7 +58,8 @@ def calibrations(traces: Mapping[str, Trace]) -> tuple[Calibration, ...]:
 
 def dispatch_table(traces: Mapping[str, Trace]) -> str:
     """dispatch.csv: of the launches that fill all places, a persistent one with the most CTAs an SM."""
-    full = {name: trace for name, trace in traces.items() if trace.launches[0].grid >= trace.launches[0].places}
+    alone = {name: trace for name, trace in traces.items() if len(trace.launches) == 1}
+    full = {name: trace for name, trace in alone.items() if trace.launches[0].grid >= trace.launches[0].places}
     name = max(full, key=lambda name: (full[name].launches[0].ctas_per_sm, "persistent" in name, name))
     launch, spans = full[name].launches[0], full[name].spans
     ctas = spans.select(spans.kind == Kind.CTA)

@@ -22,6 +22,7 @@ _CONSTANTS = (
     ("leave a sum", "partial_cycles"),
     ("add a sum", "add_cycles"),
     ("add a share", "share_cycles"),
+    ("spare CTAs add", "spare_cycles"),
     ("prologue", "prologue_cycles"),
     ("exit", "exit_cycles"),
     ("gap", "gap_cycles"),
