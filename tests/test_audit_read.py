@@ -21,10 +21,10 @@ TRACE = as_kineto_writes(kineto_trace([kernel_event()])).encode()
         (TRACE, "kineto"),
         (b"\xef\xbb\xbf" + TRACE, "kineto"),
         (b"\n\n  [\n" + TRACE.split(b"[", 2)[-1].rsplit(b"]", 1)[0] + b"]", "kineto"),
-        (gzip.compress(TRACE), "kineto"),
+        (gzip.compress(TRACE, mtime=0), "kineto"),
         (raw_page({}).encode(), "ncu csv"),
         (details_page({}).encode("utf-16"), "ncu csv"),
-        (gzip.compress(raw_page({}).encode()), "ncu csv"),
+        (gzip.compress(raw_page({}).encode(), mtime=0), "ncu csv"),
     ],
 )
 def test_kind_by_content(tmp_path: Path, content: bytes, kind: str) -> None:
@@ -42,8 +42,8 @@ def test_sqlite_by_content(tmp_path: Path) -> None:
     ("content", "problem"),
     [
         (b"", "the file is empty (0 bytes)"),
-        (gzip.compress(b""), "the gzip file holds 0 bytes"),
-        (gzip.compress(TRACE)[:30], "truncated"),
+        (gzip.compress(b"", mtime=0), "the gzip file holds 0 bytes"),
+        (gzip.compress(TRACE, mtime=0)[:30], "truncated"),
         (b"\x1f\x8b", "truncated: the gzip data ends after 0 unpacked bytes"),
         (b"\x1f\x8b\x08 rubbish after the magic", "damaged"),
         (b"PAR1....PAR1", "a Parquet file, not a profile; wavescope report"),
@@ -56,7 +56,7 @@ def test_sqlite_by_content(tmp_path: Path) -> None:
         (bytes(range(128, 256)) * 100, "neither a PyTorch trace nor a table of Nsight Compute"),
         (b"a" * 10_000_000, "neither a PyTorch trace nor a table of Nsight Compute"),
         (b'{"a": "' + b"a" * 10_000_000, "truncated: the JSON text ends at byte 10000007"),
-        (gzip.compress(b"SQLite format 3\0" + bytes(100)), "a gzip of a binary profile; unpack it first"),
+        (gzip.compress(b"SQLite format 3\0" + bytes(100), mtime=0), "a gzip of a binary profile; unpack it first"),
     ],
 )
 def test_what_is_no_profile(tmp_path: Path, content: bytes, problem: str) -> None:
