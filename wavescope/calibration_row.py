@@ -41,7 +41,8 @@ class Calibration:
                          turnaround_cycles between two CTAs that the hardware hands out;
     a tile that is cut   partial_cycles to leave a partial sum, add_cycles to read and add
                          one, share_cycles to add and store one share of all (tailsplit),
-                         spare_cycles a partial sum where CTAs without a part add them.
+                         spare_cycles for each four of a tile where a CTA without a
+                         part adds all of them.
                          k_iters of shares that are at different k (Stream-K) cost
                          1 + stream_slowdown times as much, for lost read sharing.
 
@@ -133,6 +134,7 @@ class Calibration:
             c=self.cycles_per_k_iter,
             d=self.add_cycles,
             staggered=self.stream_slowdown,
+            share=self.share_cycles,
             spare=self.spare_cycles,
         )
 

@@ -81,7 +81,8 @@ def _add(schedule: Schedule, jobs: Jobs, is_unit: Mask, calibration: Calibration
     owner = calibration.add_cycles * np.where(atomic, jobs.last_of > 0, jobs.needs)
     later = calibration.share_cycles
     if schedule.reducers:
-        later = calibration.spare_cycles * schedule.num_slots / schedule.reducers
-    if atomic:  # one sum to read instead of one for each part
+        reads = schedule.split_tiles if atomic else schedule.spare_reads  # atomic: one sum to read, not one a part
+        later = calibration.spare_cycles * reads / schedule.reducers
+    elif atomic:
         later /= max(schedule.parts, 1)
     return np.where(is_unit, owner, later)

@@ -181,7 +181,7 @@ def fixup_cycles(one: RecordedLaunch) -> FixupCycles:
     cycles, peers = _as_if_full(one, fixups), one.schedule.peers[unit]
     again = np.append(False, unit[1:] == unit[:-1])  # a share is added in its unit's second span
     owns = (one.schedule.rank[unit] == 0) & (not one.schedule.is_cooperative)
-    by_owner, by_spare = (cycles / np.maximum(peers - 1, 1))[owns], spare * len(spare) / one.schedule.num_slots
+    by_owner, by_spare = (cycles / np.maximum(peers - 1, 1))[owns], spare * len(spare) / one.schedule.spare_reads
     return FixupCycles(cycles[~owns & ~again], by_owner, cycles[again], by_spare)
 
 

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from wavescope import cuts
 from wavescope.errors import ShapeError, UsageError
-from wavescope.grid_model import MAX_TAIL_PARTS, UNCALIBRATED, GridModel, in_step
+from wavescope.grid_model import MAX_TAIL_PARTS, SLOTS_AT_ONCE, UNCALIBRATED, GridModel, in_step
 from wavescope.problem import MAX_UNITS, Problem, Tile
 from wavescope.raster import DEFAULT_RASTER, IntArray, Raster, in_raster, tile_at
 from wavescope.trace import Order
@@ -106,6 +106,11 @@ class Schedule:
         if not self.is_cooperative:
             return "add_cycles"
         return "spare_cycles" if self.reducers else "share_cycles"
+
+    @property
+    def spare_reads(self) -> int:
+        """Rounds of reading that adding all partial sums takes the reducers: SLOTS_AT_ONCE slots of a tile each."""
+        return self.split_tiles * -(-self.parts // SLOTS_AT_ONCE)
 
     @property
     def stores_tile(self) -> NDArray[np.bool_]:
