@@ -1,0 +1,119 @@
+"""Compiles and runs fixup_kernel.cpp with fixup_host.cpp: loop.cuh and fixup.cuh as they are, or with a fault."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+from dataclasses import dataclass
+from pathlib import Path
+from random import Random
+
+from host_compiler import host_compiler
+
+from wavescope.errors import ShapeError
+from wavescope.kernels import REDUCTION_IDS, SCHEDULE_IDS
+from wavescope.nvrtc import kernel_directory
+from wavescope.problem import Problem, Tile
+from wavescope.schedule import SPLIT_SCHEDULES, Raster, Schedule, ScheduleName, decompose
+from wavescope.trace import Reduction
+
+INCLUDE = Path(kernel_directory()) / "include"
+TESTS = Path(__file__).parent
+OPTIONS = ("-std=c++17", "-Wall", "-Werror", "-Wno-unknown-pragmas", f"-I{TESTS}")
+TILE = Tile(16, 16, 16)  # a name for it only: on the host a tile is 64 threads of 32 floats
+MAX_CTAS = 20
+
+
+@dataclass(frozen=True)
+class Case:
+    """Launches of a schedule, one after the other on one workspace.
+
+    `resident`: CTAs that have a place at the same time; below the schedule's number they
+    come in the order of their index.  `launches_before`: how many the workspace has seen.
+    """
+
+    schedule: Schedule
+    resident: int
+    launches: int = 1
+    launches_before: int = 0
+    seed: int = 1
+
+    def __str__(self) -> str:
+        """Its line for fixup_host.cpp."""
+        it = self.schedule
+        tiles_m, tiles_n = TILE.tiles_m(it.problem), TILE.tiles_n(it.problem)
+        grid = (tiles_m, tiles_n, TILE.k_iters(it.problem), it.raster.group(tiles_m))
+        plan = (it.num_ctas, it.parts, it.split_tiles, it.num_slots)
+        how = (self.resident, self.launches, self.launches_before, self.seed)
+        return " ".join(map(str, (SCHEDULE_IDS[it.name], *grid, *plan, *how)))
+
+
+def schedule_of(name: str, tiles: tuple[int, int], k_iters: int, places: int, parts: int | None = None) -> Schedule:
+    problem = Problem(TILE.m * tiles[0], TILE.n * tiles[1], TILE.k * k_iters)
+    return decompose(name, problem, TILE, places, Raster("grouped2"), parts)
+
+
+def draw(rng: Random, names: tuple[ScheduleName, ...]) -> Case:
+    """A random case of one of the schedules, with as few resident CTAs as it bears."""
+    while True:
+        name, places = rng.choice(names), rng.randint(1, 12)
+        most = {"splitk": 6, "streamk": places, "hybrid": 2, "tailsplit": min(places, 8)}.get(name)
+        parts = None if most is None or rng.random() < 0.2 else rng.randint(1, most)
+        tiles = (rng.randint(1, 4), rng.randint(1, 4))
+        try:
+            schedule = schedule_of(name, tiles, rng.choice((1, 2, 3, 5, 8, 13)), places, parts)
+        except ShapeError:  # more parts than k_iters
+            continue
+        if schedule.num_ctas > MAX_CTAS or (name in SPLIT_SCHEDULES and not schedule.num_slots):
+            continue
+        resident = rng.choice((schedule.num_ctas, least_resident(schedule)))
+        last_number = 0xFFFFFFFF // schedule.num_ctas  # of launches; the next one begins at 1 again
+        launches, before = rng.choice(((1, 0), (2, 0), (3, 0), (4, last_number - 2)))
+        return Case(schedule, resident, launches, before, rng.getrandbits(63))
+
+
+def least_resident(schedule: Schedule) -> int:
+    """Places without which the schedule's CTAs would wait for ever.
+
+    One is enough where CTAs wait for those of smaller index only.  The parts of a tile
+    that wait for one another need as many as they are, or all where they are dealt round.
+    """
+    if not schedule.is_cooperative or not schedule.split_tiles:
+        return 1
+    return schedule.parts if schedule.split_tiles * schedule.parts <= schedule.num_ctas else schedule.num_ctas
+
+
+def compile_objects(folder: Path) -> list[Path]:
+    """Object files that every program shares: the small GPU, and what is around the loop."""
+    made = [folder / "host_gpu.o", folder / "fixup_host.o"]
+    for file in made:
+        source = TESTS / file.with_suffix(".cpp").name
+        subprocess.run([host_compiler(), *OPTIONS, f"-I{INCLUDE}", "-O2", "-c", source, "-o", file], check=True)
+    return made
+
+
+def compile_program(
+    objects: list[Path], reduction: Reduction, program: Path, include: Path = INCLUDE, only: ScheduleName | None = None
+) -> Path:
+    """The program with the loop of all schedules, or of one."""
+    defines = [f"-DREDUCTION={REDUCTION_IDS[reduction]}", *([f"-DONLY={SCHEDULE_IDS[only]}"] if only else [])]
+    options = (*OPTIONS, f"-I{include}", "-O1", *defines)
+    subprocess.run([host_compiler(), *options, TESTS / "fixup_kernel.cpp", *objects, "-o", program], check=True)
+    return program
+
+
+def answers(program: Path, cases: list[Case]) -> list[str]:
+    """What the program says to each case, up to the first fault: 'ok DIGEST', or what went wrong in which launch."""
+    text = "".join(f"{case}\n" for case in cases)
+    done = subprocess.run([program], input=text, capture_output=True, text=True, check=True, timeout=300)
+    return done.stdout.splitlines()
+
+
+def include_with(folder: Path, header: str, old: str, new: str) -> Path:
+    """A copy of the headers in which `old`, found once in one of them, has become `new`."""
+    copy = folder / "include"
+    shutil.copytree(INCLUDE, copy)
+    text = (copy / header).read_text()
+    assert text.count(old) == 1, f"{header} holds {old!r} {text.count(old)} times"
+    (copy / header).write_text(text.replace(old, new))
+    return copy
