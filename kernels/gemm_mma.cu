@@ -272,7 +272,7 @@ __device__ __forceinline__ void store_tile(const Output& o, const Unit& unit, co
 
 extern "C" __global__ void __launch_bounds__(THREADS, MIN_CTAS)
 gemm_mma(const char* __restrict__ a, const char* __restrict__ b, unsigned short* __restrict__ c, int m, int n, int k,
-         int lda, int ldb, int ldc, int raster_group, int parts, int split_tiles, int* counter, float4* partials,
+         int lda, int ldb, int ldc, int raster_group, int parts, int split_tiles, int reducers, int* counter, float4* partials,
          unsigned int* sync, int num_slots, Record* records) {
     extern __shared__ __align__(128) unsigned char memory[];
     float acc[FRAGMENTS_M][FRAGMENTS_N][4];
@@ -282,7 +282,7 @@ gemm_mma(const char* __restrict__ a, const char* __restrict__ b, unsigned short*
             return TileGrid{(opaque(m) + TILE_M - 1) / TILE_M, (opaque(n) + TILE_N - 1) / TILE_N,
                             (opaque(k) + TILE_K - 1) / TILE_K, raster_group};
         },
-        parts, split_tiles, counter, Workspace{partials, sync, num_slots}, records, flat,
+        parts, split_tiles, reducers, counter, Workspace{partials, sync, num_slots}, records, flat,
         [&](const Unit& unit) {
             main_loop(acc, Operands{a, b, m, n, k, lda, ldb}, unit, shared_address(memory));
         },

@@ -217,7 +217,7 @@ __device__ __forceinline__ void store_tile(const Output& o, const Unit& unit, co
 
 extern "C" __global__ void __launch_bounds__(THREADS, MIN_CTAS)
 gemm_simt(const float* __restrict__ a, const float* __restrict__ b, float* __restrict__ c, int m, int n, int k, int lda,
-          int ldb, int ldc, int raster_group, int parts, int split_tiles, int* counter, float4* partials,
+          int ldb, int ldc, int raster_group, int parts, int split_tiles, int reducers, int* counter, float4* partials,
           unsigned int* sync, int num_slots, Record* records) {
     extern __shared__ __align__(16) unsigned char memory[];
     Stage* const stages = reinterpret_cast<Stage*>(memory);
@@ -229,7 +229,7 @@ gemm_simt(const float* __restrict__ a, const float* __restrict__ b, float* __res
             return TileGrid{(opaque(m) + TILE_M - 1) / TILE_M, (opaque(n) + TILE_N - 1) / TILE_N,
                             (opaque(k) + TILE_K - 1) / TILE_K, raster_group};
         },
-        parts, split_tiles, counter, Workspace{partials, sync, num_slots}, records, flat,
+        parts, split_tiles, reducers, counter, Workspace{partials, sync, num_slots}, records, flat,
         [&](const Unit& unit) {
 #pragma unroll
             for (int i = 0; i < THREAD_M; ++i)

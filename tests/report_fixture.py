@@ -91,6 +91,7 @@ def launch() -> Launch:
             plain_ns=Estimate(87_010.0, 86_880.0, 87_230.0, 41),
             probed_ns=Estimate(87_114.0, 86_960.0, 87_300.0, 41),
             perturbation=Estimate(1.0012, 1.0003, 1.0021, 41),
+            cycles=Estimate(146_200.0, 146_100.0, 146_400.0, 82),
         ),
         verified={
             "plain_integers": {"values": "integers", "elements": 5308416, "worst_error": 0.0, "tolerance": "exact"},

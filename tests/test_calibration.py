@@ -36,6 +36,9 @@ ROW = Calibration(
     gap_cycles=50.0,
     queue_gap_cycles=700.0,
     turnaround_cycles=400.0,
+    partial_cycles=600.0,
+    add_cycles=800.0,
+    share_cycles=1000.0,
     ramp_ns=160.0,
     clock_mhz=1700.0,
     idle_clock_mhz=1800.0,
@@ -43,6 +46,7 @@ ROW = Calibration(
     idle_gain=0.1,
     sharing=1.0,
     seniority=0.0,
+    stream_slowdown=0.2,
     noise=0.005,
     source="made up for tests",
 )
@@ -114,7 +118,9 @@ def test_a_fit_finds_the_costs_that_made_the_traces() -> None:
         "NVIDIA H200",
         1,
     )
-    assert found.source == "6 launches, 2840 units of 32, 64, 128 k_iters (simulated)"
+    assert found.recorded_in == "6 launches, 2840 units of 32, 64, 128 k_iters (simulated)"
+    assert found.unseen == ("stream_slowdown",)
+    assert found.estimated == ("partial_cycles", "add_cycles", "share_cycles")
 
 
 def test_costs_without_noise_are_exact() -> None:
@@ -151,7 +157,7 @@ def test_how_ctas_share_an_sm_is_fitted(sharing: float, seniority: float) -> Non
         assert getattr(found, name) == pytest.approx(getattr(truth, name), rel=relative, abs=absolute), name
     assert found.idle_gain == 0
     assert found.idle_clock_mhz == found.clock_mhz
-    assert found.source.endswith("not to be told from these launches: queue_gap_cycles")
+    assert found.unseen == ("stream_slowdown", "queue_gap_cycles")
 
 
 def test_which_of_two_equal_ctas_gets_ahead_does_not_matter() -> None:
@@ -170,7 +176,7 @@ def test_ctas_that_end_together_do_not_tell_what_one_does_alone() -> None:
     found = fit([run(quiet, 264, 1024), run(quiet, 528, 2048)])
     assert (found.sharing, found.seniority) == (1, pytest.approx(0, abs=1e-3))
     assert found.cycles_per_k_iter == pytest.approx(1200, rel=0.002)
-    assert "sharing" in found.source.split("not to be told from these launches: ")[1]
+    assert "sharing" in found.unseen
 
 
 def test_one_k_does_not_tell_fixed_costs_apart() -> None:
@@ -178,7 +184,8 @@ def test_one_k_does_not_tell_fixed_costs_apart() -> None:
     # (32 * 400 + 1500) / 32 = 446.9
     assert found.cycles_per_k_iter == pytest.approx(446.9, rel=0.003)
     assert found.fixed_cycles == 0
-    assert found.source.endswith("; not to be told from these launches: fixed_cycles, gap_cycles, queue_gap_cycles")
+    assert found.unseen == ("fixed_cycles", "stream_slowdown", "gap_cycles", "queue_gap_cycles")
+    assert "; not to be told from these launches: fixed_cycles, stream_slowdown, " in found.source
 
 
 def test_ctas_alone_count_as_main_loop() -> None:
@@ -264,6 +271,9 @@ def test_another_tile_is_scaled_by_multiply_adds() -> None:
         tile=Tile(128, 256, 64),
         cycles_per_k_iter=1600.0,
         epilogue_cycles=1800.0,
+        partial_cycles=1200.0,
+        add_cycles=1600.0,
+        share_cycles=2000.0,
         exact=False,
         notes=(
             "unit costs are estimated, scaled from gemm_mma 128x128x32 bf16 on NVIDIA H200 by multiply-adds and "

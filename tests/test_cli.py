@@ -135,6 +135,8 @@ def test_explain(capsys: pytest.CaptureFixture[str]) -> None:
     assert "\nquantization " in out
     assert main(["explain", "--", "--json"]) == 0
     assert "\nbudget.not_idle.share " in capsys.readouterr().out
+    assert main(["explain", "compare", "json"]) == 0
+    assert "\ncontenders[].regimes[].ratio.median " in capsys.readouterr().out
     assert max(len(line) for line in out.splitlines()) <= 80
 
 
@@ -145,7 +147,7 @@ def test_version_and_help(capsys: pytest.CaptureFixture[str]) -> None:
         assert main(argv) == 0
         out = capsys.readouterr().out
         assert "..." not in out.replace("[ARGS]...", "")  # no command's summary is cut
-        for command in ("profile", "report", "export", "devices", "doctor", "explain"):
+        for command in ("profile", "compare", "report", "export", "devices", "doctor", "explain"):
             assert f"\n  {command} " in out
     assert main(["profile", "--help"]) == 0
     assert "--fail-under" in capsys.readouterr().out

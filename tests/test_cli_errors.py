@@ -374,7 +374,7 @@ def test_one_of_several_launches_has_to_be_chosen(
     launches = (*one.launches, replace(one.launches[0], launch_id=1))
     two = tmp_path / "two.parquet"
     save(replace(one, launches=launches, spans=replace(second, **columns)), two)
-    failed(capsys, ["report", str(two)], 2, "holds 2 launches", "--launch: 0, 1")
+    failed(capsys, ["report", str(two)], 2, "holds 2 launches", "--launch: 0 (fixed), 1 (fixed)")
     assert main(["report", str(two), "--launch", "1"]) == 0
     assert main(["export", str(two), "--csv", str(tmp_path / "x.csv")]) == 0
     assert len((tmp_path / "x.sm.csv").read_text().splitlines()) == 1 + 2 * 132

@@ -11,7 +11,7 @@ PACKAGE = Path(__file__).parents[1] / "wavescope"
 # Third-party modules and the only places that may name them.
 HOMES = {
     "cupy": {"cuda_device", "launch"},
-    "cuda": {"nvrtc"},
+    "cuda": {"nvrtc", "library"},
     "pynvml": {"cuda_device"},
     "nvtx": {"launch"},
     "scipy": {"least_squares"},
@@ -19,9 +19,10 @@ HOMES = {
     "pandas": {"audit"},
 }
 # What runs only with a GPU at hand; the rest works without.
-GPU = {"launch", "prepare", "operands", "timing", "measure"}
+GPU = {"launch", "prepare", "operands", "timing", "measure", "library", "duel"}
 # Stages after the trace: they may not know how it came about.
 ANALYSIS = {"states", "budget", "tail", "waves", "waterfall", "integrity", "analyze", "picture", "meaning", "spread"}
+ANALYSIS |= {"comparison", "standings", "accounts", "reasons", "verdicts"}
 
 
 def modules() -> dict[str, Path]:

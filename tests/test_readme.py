@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from wavescope import cuda_device
 from wavescope.cli.main import main
 
 ROOT = Path(__file__).parents[1]
@@ -21,6 +22,22 @@ def test_the_report_shown_is_a_report_printed(
     assert main(["report", str(TRACE)]) == 0
     assert shown.group(1) in capsys.readouterr().out
     assert "quantization" in shown.group(1)
+
+
+def test_the_comparison_shown_is_one_printed(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    shown = re.search(r"<!-- compare -->\n```\n(.*?)\n```\n<!-- end -->", README, re.DOTALL)
+    command = re.search(r"^wavescope (compare fixed vs .*)$", README, re.MULTILINE)
+    assert shown is not None
+    assert command is not None
+    monkeypatch.setenv("COLUMNS", "80")
+    monkeypatch.setattr(cuda_device, "gpu_present", lambda: False)
+    assert main(command.group(1).split()) == 0
+    printed = capsys.readouterr().out
+    for part in shown.group(1).split("\n\n"):  # whole sections
+        assert part in printed
+    assert "tail removed" in shown.group(1)
 
 
 def test_every_command_of_the_table_is_one(capsys: pytest.CaptureFixture[str]) -> None:

@@ -19,7 +19,7 @@ SHIM = """
 #include "schedule.cuh"
 extern "C" int twin(int schedule, int tiles_m, int tiles_n, int k_iters, int group, int num_ctas, int parts,
                     int split_tiles, int* rows) {
-    const wavescope::Plan plan{{tiles_m, tiles_n, k_iters, group}, num_ctas, parts, split_tiles};
+    const wavescope::Plan plan{{tiles_m, tiles_n, k_iters, group}, num_ctas, parts, split_tiles, 0};
     int count = 0;
     for (int cta = 0; cta < num_ctas; ++cta) {
         wavescope::Unit unit;
@@ -27,7 +27,8 @@ extern "C" int twin(int schedule, int tiles_m, int tiles_n, int k_iters, int gro
             int* row = rows + 9 * count++;
             row[0] = unit.index, row[1] = cta, row[2] = unit.tile_m, row[3] = unit.tile_n;
             row[4] = unit.k_begin, row[5] = unit.k_end;
-            row[6] = unit.peers > 1 ? unit.first_slot : 0, row[7] = unit.rank, row[8] = unit.peers;
+            const wavescope::Sharing mine = wavescope::sharing_of(schedule, plan, cta, unit);
+            row[6] = mine.peers > 1 ? mine.first_slot : 0, row[7] = mine.rank, row[8] = mine.peers;
         }
     }
     return count;
@@ -74,8 +75,9 @@ def planned(schedule: Schedule) -> np.ndarray:
 @st.composite
 def schedules(draw: st.DrawFn) -> Schedule:
     name, places = draw(st.sampled_from(SCHEDULES)), draw(st.integers(1, 40))
-    most = {"splitk": 9, "streamk": places, "hybrid": 2, "tailsplit": min(places, 9)}.get(name)
     problem, tile = draw(problems), draw(tiles)
+    left = tile.num_tiles(problem) % places
+    most = {"splitk": 9, "streamk": places, "hybrid": 2, "tailsplit": min(places // left, 9) if left else 9}.get(name)
     if name in ("splitk", "tailsplit") and most is not None:
         most = min(most, tile.k_iters(problem))
     parts = None if most is None else draw(st.one_of(st.none(), st.integers(1, most)))

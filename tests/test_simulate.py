@@ -17,7 +17,8 @@ from wavescope.first_wave import first_wave_order
 from wavescope.integrity import check
 from wavescope.problem import Problem, Tile
 from wavescope.schedule import Raster, Schedule, decompose
-from wavescope.simulate import TIMER_STEP_NS, simulate
+from wavescope.simulate import simulate
+from wavescope.simulated_spans import TIMER_STEP_NS
 from wavescope.trace import NULL, Kind, Spans, Trace
 
 TILE = Tile(16, 16, 16)
@@ -36,6 +37,9 @@ FREE = Calibration(
     gap_cycles=0.0,
     queue_gap_cycles=0.0,
     turnaround_cycles=0.0,
+    partial_cycles=0.0,
+    add_cycles=0.0,
+    share_cycles=0.0,
     ramp_ns=0.0,
     clock_mhz=1000.0,
     idle_clock_mhz=1000.0,
@@ -43,6 +47,7 @@ FREE = Calibration(
     idle_gain=0.0,
     sharing=1.0,
     seniority=0.0,
+    stream_slowdown=0.0,
     noise=0.0,
     source="made up for tests",
 )
@@ -99,6 +104,7 @@ def uneven(k_iters: Sequence[int], num_ctas: int, dispatch: str, cta: Sequence[i
         dispatch=dispatch,  # type: ignore[arg-type]
         parts=1,
         split_tiles=0,
+        reducers=0,
         num_slots=0,
         unit=index,
         cta=np.array(cta, np.int32),

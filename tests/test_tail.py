@@ -10,11 +10,14 @@ from hypothesis import strategies as st
 
 from tests.synthetic import LAUNCH, Span, spans_from
 from wavescope.analyze import analyze
+from wavescope.schedule import SPLIT_SCHEDULES
 from wavescope.tail import fit_cost, list_makespan, tail_split
 from wavescope.trace import Kind, Launch
 from wavescope.trace_file import load
 from wavescope.units import Units, units_of
 from wavescope.wave_report import CostModel, Quantity, TailSplit
+
+RECORDED = sorted((Path(__file__).parent / "data/h200").glob("gemm_*.parquet"))
 
 
 def unit(number: int, cta: int, sm: int, begin: int, end: int, k_iters: int, k_begin: int = 0, lane: int = 0) -> Span:
@@ -202,6 +205,16 @@ def test_a_cta_shares_its_whole_life_out_to_its_units() -> None:
     assert units_of(spans_from(rows)).held_ns.tolist() == [40, 50]
 
 
+def test_a_unit_that_comes_back_later_holds_its_place_twice() -> None:
+    # A part of a tile, 0..30 with its partial sum; a whole tile, 30..80; then the part waits 8 and adds its share.
+    part = {"unit": 0, "tile_m": 0, "tile_n": 0, "k_begin": 0, "k_end": 2}
+    rows = [*lives((0, 0, 0, 100)), unit(0, 0, 0, 0, 20, 2), unit(1, 0, 0, 32, 80, 4)]
+    rows += [Span(Kind.FIXUP, 0, 0, 20, 30, **part), Span(Kind.WAIT, 0, 0, 82, 90, **part)]
+    rows += [Span(Kind.FIXUP, 0, 0, 90, 98, **part)]
+    # 30 + 20 less 8, and 50: together 100 less 8
+    assert units_of(spans_from(rows)).held_ns.tolist() == [42, 50]
+
+
 def test_two_lanes_of_a_cta_work_side_by_side() -> None:
     # Two lanes, two units each of 100; the CTA lives 200: each lane shares out 200, and a place holds two units.
     rows = [*lives((0, 0, 0, 200))]
@@ -220,7 +233,9 @@ def test_where_only_ctas_were_recorded_each_is_a_unit() -> None:
 
 
 @pytest.mark.parametrize(
-    "path", sorted((Path(__file__).parent / "data/h200").glob("gemm_*.parquet")), ids=lambda p: p.stem
+    "path",
+    [path for path in RECORDED if not any(f"-{name}-" in path.name for name in SPLIT_SCHEDULES)],
+    ids=lambda path: path.stem,
 )
 def test_recorded_tails_of_equal_tiles_are_quantization(path: Path) -> None:
     # Equal tiles on an idle device: whatever the number of CTAs an SM, the loads explain the time and the tail, to

@@ -21,7 +21,8 @@ problem, tile, k_iter, unit, cta, cluster, place, places, wave, rank wave, nomin
 utilization, tail effect, quantization, imbalance, padding, bound, budget, waterfall, peak, achieved, perturbation, regime,
 cool, measured, simulated, estimated, refused, timer, verified, registers, shared memory, SM-ns, active cycles, raster,
 clock domain, placed, error bar, dispatch, block scheduler, co-residency, older neighbours, reuse distance, first touch,
-spread, by chance, p
+spread, by chance, p, contender, speed, x cublas, fix-up, account, left over, units slower, lower clock, read sharing,
+gain, g, same work, predicted
 """
 
 

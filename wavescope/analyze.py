@@ -54,6 +54,7 @@ def analyze(trace: Trace, launch_id: int | None = None) -> WaveReport:
         place_busy=float((ctas.end_ns - ctas.begin_ns).sum()) / (max(1, launch.places) * states.duration_ns),
         refusals=(*_refusals(shares, tail, units, launch, step), *doubts, *placement_sentences(placement)),
         placement=placement,
+        mac_cycles=None if states.state_cycles is None else int(states.state_cycles[:, Kind.MAC].sum()),
     )
 
 

@@ -16,10 +16,17 @@ from typing import Any
 
 from wavescope.device import Device, known_device
 from wavescope.errors import UsageError
-from wavescope.problem import DTYPE_BYTES, Dtype, Tile
+from wavescope.grid_model import GridModel
+from wavescope.kernels import facts
+from wavescope.occupancy import Resources, require_fit
+from wavescope.problem import DTYPE_BYTES, Dtype, Problem, Tile
 from wavescope.rates import kernel_flop_per_clock
 
 SIGNIFICANT_DIGITS = 5
+
+# Parts of `source`, each before the names of costs.
+UNSEEN = "not to be told from these launches: "
+ESTIMATED = "estimated from the tile's size: "
 
 
 @dataclass(frozen=True)
@@ -32,7 +39,11 @@ class Calibration:
     its end              epilogue_cycles, storing the tile;
     a CTA                prologue_cycles before its first unit, exit_cycles after its last;
     between units        gap_cycles in a CTA, queue_gap_cycles where a counter hands out,
-                         turnaround_cycles between two CTAs that the hardware hands out.
+                         turnaround_cycles between two CTAs that the hardware hands out;
+    a tile that is cut   partial_cycles to leave a partial sum, add_cycles to read and add
+                         one, share_cycles to add and store one share of all (tailsplit).
+                         k_iters of shares that are at different k (Stream-K) cost
+                         1 + stream_slowdown times as much, for lost read sharing.
 
     `sharing` and `seniority` say how a main loop fares with fewer or older ones beside it
     (sharing.py): sharing is the share of its cost that goes with their number (1: they
@@ -46,8 +57,8 @@ class Calibration:
     it is 0 with several CTAs per SM, where sharing accounts for what partly filled waves
     save.
 
-    A cost that the launches did not show (`source` names it) is 0, or part of
-    cycles_per_k_iter; sharing is 1 then.
+    A cost that the launches did not show (`unseen`) is 0, or part of cycles_per_k_iter;
+    sharing is 1 then.  What partial sums cost is `estimated` instead.
 
     `exact` is False where the numbers are scaled from another tile, dtype, kernel or
     device; `notes` then says from which.
@@ -67,6 +78,9 @@ class Calibration:
     gap_cycles: float
     queue_gap_cycles: float
     turnaround_cycles: float
+    partial_cycles: float
+    add_cycles: float
+    share_cycles: float
     ramp_ns: float
     clock_mhz: float
     idle_clock_mhz: float
@@ -74,6 +88,7 @@ class Calibration:
     idle_gain: float
     sharing: float
     seniority: float
+    stream_slowdown: float
     noise: float
     source: str
     exact: bool = True
@@ -83,6 +98,36 @@ class Calibration:
     def name(self) -> str:
         """What was calibrated, in words."""
         return f"{self.kernel} {self.tile} {self.dtype} on {self.device}"
+
+    @property
+    def recorded_in(self) -> str:
+        """The part of `source` that says what was recorded."""
+        return self.source.split(f"; {UNSEEN}")[0].split(f"; {ESTIMATED}")[0]
+
+    @property
+    def unseen(self) -> tuple[str, ...]:
+        """Costs that the launches did not show."""
+        return self._named(UNSEEN)
+
+    @property
+    def estimated(self) -> tuple[str, ...]:
+        """Costs that are no fit, but follow from the tile's size."""
+        return self._named(ESTIMATED)
+
+    def _named(self, what: str) -> tuple[str, ...]:
+        names = self.source.partition(f"; {what}")[2].partition("; ")[0]
+        return tuple(names.split(", ")) if names else ()
+
+    @property
+    def grid_model(self) -> GridModel:
+        """The grid-size model's constants in cycles, as with every place taken."""
+        return GridModel(
+            a=self.fixed_cycles + self.epilogue_cycles,
+            b=self.partial_cycles,
+            c=self.cycles_per_k_iter,
+            d=self.add_cycles,
+            staggered=self.stream_slowdown,
+        )
 
 
 COLUMNS = tuple(entry.name for entry in fields(Calibration) if entry.name not in ("exact", "notes"))
@@ -159,6 +204,18 @@ def lookup(
     return _scaled(nearest, kernel, tile, dtype, device)
 
 
+def model_for(kernel: str, tile: Tile, dtype: Dtype, device: Device, ctas_per_sm: int = 1) -> GridModel:
+    """The grid-size model of a kernel's tile on a device, in cycles; raises as `lookup`."""
+    return lookup(kernel, tile, dtype, device, ctas_per_sm).grid_model
+
+
+def model_of(problem: Problem, tile: Tile, device: Device, most_ctas: int | None = None) -> GridModel:
+    """The same for a problem's kernel, with as many CTAs an SM as fit; raises as kernels.facts and require_fit."""
+    need = facts(problem, tile, device, most_ctas)
+    fit = require_fit(f"tile {tile}", Resources(need.threads, need.registers, need.shared_bytes), device)
+    return model_for(need.kernel, tile, problem.dtype, device, fit.count)
+
+
 def _macs(tile: Tile) -> int:
     """Multiply-adds of one k_iter."""
     return tile.m * tile.n * tile.k
@@ -167,8 +224,8 @@ def _macs(tile: Tile) -> int:
 def _scaled(row: Calibration, kernel: str, tile: Tile, dtype: Dtype, device: Device) -> Calibration:
     """`row`'s cycles a multiply-add and an SM's rate, applied to another tile, dtype, kernel or device.
 
-    Latencies (pipeline fill, prologue, turnaround) stay, storing goes with the tile's
-    area, the clock keeps its ratio to the device's maximum.
+    Latencies (pipeline fill, prologue, turnaround) stay, storing and partial sums go with
+    the tile's area, the clock keeps its ratio to the device's maximum.
     """
     notes = [f"unit costs are estimated, scaled from {row.name} by multiply-adds and FLOP a clock"]
     origin = known_device(row.device)
@@ -179,6 +236,7 @@ def _scaled(row: Calibration, kernel: str, tile: Tile, dtype: Dtype, device: Dev
         notes.append(f"the FLOP a clock of {kernel} on {device.name} is not known and taken as that of {row.name}")
     if row.device != device.name:
         notes.append("memory bandwidth and cache of the other device are not in the estimate")
+    area_ratio = (tile.m * tile.n) / (row.tile.m * row.tile.n)
     clock_ratio = device.max_clock_mhz / origin.max_clock_mhz if origin else 1.0
     return replace(
         row,
@@ -187,7 +245,10 @@ def _scaled(row: Calibration, kernel: str, tile: Tile, dtype: Dtype, device: Dev
         dtype=dtype,
         device=device.name,
         cycles_per_k_iter=row.cycles_per_k_iter * _macs(tile) / _macs(row.tile) * rate_ratio,
-        epilogue_cycles=row.epilogue_cycles * (tile.m * tile.n) / (row.tile.m * row.tile.n),
+        epilogue_cycles=row.epilogue_cycles * area_ratio,
+        partial_cycles=row.partial_cycles * area_ratio,
+        add_cycles=row.add_cycles * area_ratio,
+        share_cycles=row.share_cycles * area_ratio,
         clock_mhz=row.clock_mhz * clock_ratio,
         idle_clock_mhz=row.idle_clock_mhz * clock_ratio,
         exact=False,

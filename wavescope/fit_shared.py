@@ -8,9 +8,11 @@ from itertools import product
 
 import numpy as np
 
+from wavescope.calibration import Calibration
+from wavescope.jobs import Jobs, independent_jobs
 from wavescope.launch_costs import RecordedLaunch
 from wavescope.least_squares import FloatArray, bounded, separable
-from wavescope.list_schedule import IntArray, UnitCosts
+from wavescope.list_schedule import JobCosts
 from wavescope.shared_schedule import occupy_shared
 from wavescope.sharing import epilogue_speeds, main_loop_speeds
 from wavescope.sm_profiles import SmProfile, sm_profiles
@@ -60,18 +62,18 @@ class _Case:
     epilogue: FloatArray
     latency_before: FloatArray
     latency_after: FloatArray
-    following: IntArray | None = field(repr=False)
+    jobs: Jobs = field(repr=False)
 
 
 def fit_shared(
-    recorded: Sequence[RecordedLaunch], ctas_per_sm: int, latencies: dict[str, float]
+    recorded: Sequence[RecordedLaunch], ctas_per_sm: int, latencies: dict[str, float], near: Calibration | None = None
 ) -> tuple[dict[str, float], list[str]]:
     """cycles_per_k_iter, fixed_cycles, cold_cycles, sharing and seniority, and the names of those not seen.
 
     Every launch's SMs are run through the simulation's own scheduling, one at a time, and
     the times at which main loops and units end are compared in order of time, as shares
     of the SM's whole time; least squares, every launch alike.  `latencies` are the other
-    costs of a Calibration.
+    costs of a Calibration.  `near`: costs to descend from, where they are about known.
     """
     cases = [case for one in recorded for case in _cases(one, latencies)]
     per_k_iter = _full_speed(cases)
@@ -88,11 +90,15 @@ def fit_shared(
     def misfit(values: FloatArray) -> float:
         return float(np.linalg.norm(residuals(values)))
 
-    # a descent ends in the next hollow, and there are several: begin one for each seniority
-    grid = [np.array(start) for start in product(*(one.starts for one in _PARAMETERS))]
-    starts = [
-        min((one for one in grid if one[_SENIORITY] == value), key=misfit) for value in _PARAMETERS[_SENIORITY].starts
-    ]
+    if near is not None:
+        known = [getattr(near, one.name) / unit for one, unit in zip(_PARAMETERS, units, strict=True)]
+        starts = [np.clip(known, low, high)]
+    else:  # a descent ends in the next hollow, and there are several: begin one for each seniority
+        grid = [np.array(start) for start in product(*(one.starts for one in _PARAMETERS))]
+        starts = [
+            min((one for one in grid if one[_SENIORITY] == value), key=misfit)
+            for value in _PARAMETERS[_SENIORITY].starts
+        ]
     seen = np.any([separable(residuals, start, high) for start in starts], axis=0)
     found = min((bounded(residuals, np.where(seen, start, unseen), low, high, seen) for start in starts), key=misfit)
     # where all CTAs of an SM end together, say, nobody is ever alone: what then changes nothing was not seen
@@ -139,22 +145,27 @@ def _case(profile: SmProfile, share: float, most: int, latencies: dict[str, floa
         epilogue=stores * latencies["epilogue_cycles"],
         latency_before=np.where(first, prologue, between + prologue * dispatched),
         latency_after=np.full(len(rounds), latencies["exit_cycles"] * dispatched),
-        following=None if dispatched else np.array([index.get((cta, nth + 1), -1) for cta, nth in rounds]),
+        jobs=independent_jobs(
+            len(rounds),
+            places,
+            None if dispatched else np.array([index.get((cta, nth + 1), -1) for cta, nth in rounds]),
+        ),
     )
 
 
 def _residuals(case: _Case, values: dict[str, float], full: int) -> FloatArray:
     """Simulated less recorded ends of main loops and units, weighted."""
     mac = case.k_iters * values["cycles_per_k_iter"] + values["fixed_cycles"] + case.cold * values["cold_cycles"]
+    nothing = np.zeros_like(mac)
     occupied = occupy_shared(
-        UnitCosts(np.zeros_like(mac), case.latency_before, mac, case.epilogue, case.latency_after),
+        JobCosts(nothing, case.latency_before, mac, nothing, nothing, case.epilogue, case.latency_after),
+        case.jobs,
         np.zeros(case.places, np.int64),
         np.zeros(1),
         np.ones(1),
-        case.following,
         main_loop_speeds(case.places, full, values["sharing"], values["seniority"]),
         epilogue_speeds(case.places, full),
     )
-    ends = np.concatenate([np.sort(occupied.mac_end), np.sort(occupied.epilogue_end)])
+    ends = np.concatenate([np.sort(occupied.mac_end), np.sort(occupied.stored)])
     off: FloatArray = ends - np.concatenate([case.profile.mac_end, case.profile.unit_end])
     return off * case.weight

@@ -11,7 +11,15 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
 MAX_SPLITS = 64
+# Few CTAs that read partial sums at once take this share of what each takes when all do (H200, 2026-11).
+SPARE_COST = 0.2
 MAX_TAIL_PARTS = 32  # CTAs that wait for one another: few, so that they are resident together
+
+
+def in_step(total: int, k_iters: int, grid: int) -> bool:
+    """True where `grid` equal shares of all k_iters are whole tiles, or equal parts of one: all at the same k."""
+    share, rest = divmod(total, grid)
+    return rest == 0 and (share % k_iters == 0 or k_iters % share == 0)
 
 
 @dataclass(frozen=True)
@@ -20,19 +28,22 @@ class GridModel:
 
     `a` once for each unit (pipeline fill, storing the tile), `b` once where a tile is
     split (a partial sum written), `c` for each k_iter, `d` for each partial sum read and
-    added.
+    added.  Beyond the paper: `staggered` is how much more a k_iter costs, relatively,
+    where CTAs that run side by side are at different k and share no reads.
     """
 
     a: float
     b: float
     c: float
     d: float
+    staggered: float = 0.0
 
     def grid_time(self, tiles: int, k_iters: int, grid: int) -> float:
         """Basic Stream-K: all k_iters shared evenly over `grid` CTAs."""
         iters = -(-tiles * k_iters // grid)
         peers = -(-k_iters // iters)
-        return self.a + self.b * (peers > 1) + self.c * iters + self.d * (peers - 1)
+        slower = 0.0 if in_step(tiles * k_iters, k_iters, grid) else self.staggered
+        return self.a + self.b * (peers > 1) + self.c * (1 + slower) * iters + self.d * (peers - 1)
 
     def splits_time(self, tiles: int, k_iters: int, splits: int, places: int) -> float:
         """Split-K: every tile cut into `splits`, whose owner adds the partial sums one after the other."""
@@ -40,10 +51,24 @@ class GridModel:
         time = waves * (self.a + self.c * -(-k_iters // splits))
         return time + (self.b + self.d * (splits - 1)) * (splits > 1)
 
-    def tail_time(self, tail_tiles: int, k_iters: int, parts: int, grid: int) -> float:
-        """The tail's tiles cut into `parts`, each of which adds its share of all partial sums."""
-        rounds = -(-tail_tiles * parts // grid)
-        return rounds * (self.a + self.c * -(-k_iters // parts) + (self.b + self.d) * (parts > 1))
+    def tail_time(self, tail_tiles: int, k_iters: int, parts: int, grid: int, whole: int = 0) -> float:
+        """The tail's tiles cut into `parts`; partial sums added by spare CTAs, or by shares (tail_reducers)."""
+        split = self.a + self.c * -(-k_iters // parts) + self.b * (parts > 1)
+        if self.tail_reducers(tail_tiles, k_iters, parts, grid, whole):
+            spare = grid - tail_tiles * parts
+            return split + max(0.0, SPARE_COST * self.d * tail_tiles * parts / spare - split)
+        return split + self.d * (parts > 1)
+
+    def tail_reducers(self, tail_tiles: int, k_iters: int, parts: int, grid: int, whole: int) -> int:
+        """CTAs without a part that add all partial sums after their whole tiles; 0 where shares are faster.
+
+        They are free for as long as the others take for their parts.
+        """
+        spare = grid - tail_tiles * parts
+        if parts == 1 or spare < 1 or whole == 0:
+            return 0
+        split = self.a + self.c * -(-k_iters // parts) + self.b
+        return spare if SPARE_COST * self.d * tail_tiles * parts / spare - split < self.d else 0
 
     def best_grid(self, tiles: int, k_iters: int, places: int) -> int:
         """CTAs of basic Stream-K; the fewest of those that take the same time."""
@@ -54,10 +79,10 @@ class GridModel:
         most = min(k_iters, MAX_SPLITS)
         return _least(range(1, most + 1), lambda s: self.splits_time(tiles, k_iters, s, places))
 
-    def best_tail_parts(self, tail_tiles: int, k_iters: int, grid: int) -> int:
-        """Parts that each tile of the tail is cut into."""
-        most = min(k_iters, MAX_TAIL_PARTS, grid)
-        return _least(range(1, most + 1), lambda p: self.tail_time(tail_tiles, k_iters, p, grid))
+    def best_tail_parts(self, tail_tiles: int, k_iters: int, grid: int, whole: int = 0) -> int:
+        """Parts that each tile of the tail is cut into, `whole` whole tiles following."""
+        most = min(k_iters, MAX_TAIL_PARTS, grid // tail_tiles)
+        return _least(range(1, most + 1), lambda p: self.tail_time(tail_tiles, k_iters, p, grid, whole))
 
 
 # In k_iters of gemm_mma's 128x256x64 tile, for kernels without a calibration: a partial sum

@@ -9,9 +9,13 @@ from numpy.typing import NDArray
 
 from wavescope.device import Device
 from wavescope.errors import UsageError
+from wavescope.schedule import Schedule
+from wavescope.states import dense_index
 from wavescope.trace import NULL, IntColumn, Kind, Launch, Spans, Trace
+from wavescope.variant import Variant
 
 FloatArray = NDArray[np.float64]
+Mask = NDArray[np.bool_]
 
 _SIGMA_OF_MAD = 1.4826  # standard deviation of a normal distribution over its median absolute deviation
 
@@ -20,7 +24,9 @@ _SIGMA_OF_MAD = 1.4826  # standard deviation of a normal distribution over its m
 class RecordedLaunch:
     """One launch's spans: all, its CTAs, and one a unit (its mac; the CTA where nothing else was recorded).
 
-    `wave` is the rank wave of each unit: units ranked by begin, P at a time.
+    `wave` is the rank wave of each unit: units ranked by begin, P at a time.  `schedule`
+    is what was to run (None for kernels that are not wavescope's own), `planned` each
+    unit's position in it.
     """
 
     launch: Launch
@@ -29,6 +35,29 @@ class RecordedLaunch:
     ctas: Spans
     units: Spans
     wave: IntColumn
+    schedule: Schedule | None
+    planned: IntColumn
+
+    @property
+    def is_split(self) -> bool:
+        """True where tiles were cut, so that units depend on one another."""
+        return self.schedule is not None and self.schedule.num_slots > 0
+
+    @property
+    def is_cold(self) -> Mask:
+        """True for the first unit of each CTA that began in an empty place."""
+        order = np.lexsort((self.units.unit, self.units.begin_ns))
+        first = np.unique(dense_index(self.units.cta)[1][order], return_index=True)[1]
+        cold = np.zeros(len(self.units), np.bool_)
+        cold[order[np.sort(first)[: self.launch.places]]] = True
+        return cold
+
+    @property
+    def is_staggered(self) -> Mask:
+        """True for units at another k than those beside them (Schedule.is_staggered)."""
+        if self.schedule is None:
+            return np.zeros(len(self.units), np.bool_)
+        return self.schedule.is_staggered[self.planned]
 
     @property
     def k_iters(self) -> IntColumn:
@@ -44,7 +73,7 @@ class RecordedLaunch:
 def recorded_launch(trace: Trace, launch: Launch) -> RecordedLaunch:
     """The spans of one launch of a trace.
 
-    Raises: UsageError where a unit does not say its k_iters.
+    Raises: UsageError where a unit does not say its k_iters, or is none of its schedule's.
     """
     spans = trace.spans.select(trace.spans.launch_id == launch.launch_id)
     ctas, macs = spans.select(spans.kind == Kind.CTA), spans.select(spans.kind == Kind.MAC)
@@ -55,11 +84,24 @@ def recorded_launch(trace: Trace, launch: Launch) -> RecordedLaunch:
         )
     rank = np.empty(len(units), np.int64)
     rank[np.lexsort((units.unit, units.begin_ns))] = np.arange(len(units))
-    return RecordedLaunch(launch, trace.device, spans, ctas, units, rank // launch.places)
+    schedule = None
+    planned = np.zeros(len(units), np.int64)
+    named = launch.schedule is not None and launch.raster is not None
+    if named and launch.problem is not None and launch.tile is not None:
+        schedule = Variant.of(launch).decompose(launch.problem, launch.tile, launch.places)
+        planned = np.minimum(np.searchsorted(schedule.unit, units.unit), schedule.num_units - 1)
+        if not np.array_equal(schedule.unit[planned], units.unit):
+            raise UsageError(f"units of launch {launch.launch_id} are not those of its schedule {launch.schedule}")
+    return RecordedLaunch(launch, trace.device, spans, ctas, units, rank // launch.places, schedule, planned)
 
 
 def idle_share(one: RecordedLaunch) -> FloatArray:
-    """For each unit, the share of SMs that its rank wave has no unit for."""
+    """For each unit, the share of SMs that its rank wave has no unit for.
+
+    Where tiles are cut, unequal units have no common waves: the share that got no CTA.
+    """
+    if one.is_split:
+        return np.full(len(one.units), max(0.0, 1 - one.launch.grid / one.device.sms))
     return np.maximum(0.0, 1 - np.bincount(one.wave)[one.wave] / one.device.sms)
 
 
@@ -96,14 +138,40 @@ def relative_spread(values: FloatArray) -> float:
 
 
 def epilogue_cycles(one: RecordedLaunch) -> FloatArray:
-    """Cycles of each epilogue, as if its SM had been full: epilogues divide one throughput."""
-    epilogues = one.spans.select(one.spans.kind == Kind.EPILOGUE)
-    cycles = (epilogues.end_clock - epilogues.begin_clock).astype(np.float64)
+    """Cycles of each epilogue, as if its SM had been full."""
+    return _as_if_full(one, one.spans.select(one.spans.kind == Kind.EPILOGUE))
+
+
+def _as_if_full(one: RecordedLaunch, spans: Spans) -> FloatArray:
+    """Cycles of spans that divide one throughput of their SM, as if it had been full."""
+    cycles = (spans.end_clock - spans.begin_clock).astype(np.float64)
     most = one.launch.ctas_per_sm
     if most == 1:
         return cycles
-    company: FloatArray = crowd(one, epilogues) @ np.arange(1, most + 1)
+    company: FloatArray = crowd(one, spans) @ np.arange(1, most + 1)
     return cycles * most / company
+
+
+@dataclass(frozen=True)
+class FixupCycles:
+    """Cycles of each partial sum left, of each one read and added by an owner, and of each share added."""
+
+    partial: FloatArray
+    add: FloatArray
+    share: FloatArray
+
+
+def fixup_cycles(one: RecordedLaunch) -> FixupCycles:
+    """What partial sums cost, as if their SM had been full; nothing where they were added atomically."""
+    fixups = one.spans.select(one.spans.kind == Kind.FIXUP)
+    if one.schedule is None or not one.is_split or one.launch.reduction != "ordered" or len(fixups) == 0:
+        return FixupCycles(*(np.empty(0) for _ in range(3)))
+    fixups = fixups.select(np.lexsort((fixups.begin_clock, fixups.unit)))
+    unit = np.searchsorted(one.schedule.unit, fixups.unit)
+    cycles, peers = _as_if_full(one, fixups), one.schedule.peers[unit]
+    again = np.append(False, unit[1:] == unit[:-1])  # a share is added in its unit's second span
+    owns = (one.schedule.rank[unit] == 0) & (not one.schedule.is_cooperative)
+    return FixupCycles(cycles[~owns & ~again], (cycles / np.maximum(peers - 1, 1))[owns], cycles[again])
 
 
 def prologue_and_exit_cycles(one: RecordedLaunch) -> tuple[IntColumn, IntColumn]:

@@ -28,7 +28,7 @@ from wavescope.launch import (
 from wavescope.operands import POISON, Values, check_set, fill_set
 from wavescope.prepare import DEADLINE_S, Prepared, clear, prepare, require_met, run
 from wavescope.problem import Problem, Tile
-from wavescope.timing import BLOCK_S, Progress, Records, Regime, measure_regime
+from wavescope.timing import BLOCK_S, Measured, Progress, Records, Regime, measure_regime
 from wavescope.trace import Launch, Timing, Trace, join, spans_of_records
 from wavescope.variant import Variant
 
@@ -76,11 +76,12 @@ def measure(
     found: list[tuple[Timing, Records]] = []
     for regime in regimes:
         with named_range(f"time {regime}"):
-            found.append(measure_regime(prepared, regime, repeat, seconds, stream, progress))
+            (measured,) = measure_regime([prepared], regime, repeat, seconds, stream, progress)
+            found.append(timing_and_records(measured))
     progress("verifying on random operands")
     with named_range("verify"):
         verified["plain_normal"] = verify_one(prepared, prepared.functions.plain, "normal", stream)
-    trace = _trace(prepared, found, verified, step_ns)
+    trace = trace_of(prepared, found, verified, step_ns)
     check(trace, prepared.schedule)
     return trace
 
@@ -128,7 +129,15 @@ def verify_one(prepared: Prepared, function: Function, values: Values, stream: S
     return {key: value for key, value in asdict(verdict).items() if key not in ("wrong", "first")}
 
 
-def _trace(prepared: Prepared, found: list[tuple[Timing, Records]], verified: dict[str, Any], step_ns: int) -> Trace:
+def timing_and_records(measured: Measured) -> tuple[Timing, Records]:
+    """What a kernel of wavescope's own leaves, and a library does not."""
+    assert measured.timing is not None
+    assert measured.records is not None
+    return measured.timing, measured.records
+
+
+def trace_of(prepared: Prepared, found: list[tuple[Timing, Records]], verified: dict[str, Any], step_ns: int) -> Trace:
+    """A trace of one launch for each timing and its records."""
     schedule, device, functions = prepared.schedule, prepared.device, prepared.functions
     launches, spans = [], []
     for launch_id, (timing, records) in enumerate(found):

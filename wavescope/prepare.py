@@ -124,8 +124,11 @@ def prepare(
     device_index: int,
     facts: KernelFacts,
     model: GridModel = UNCALIBRATED,
+    sets: tuple[OperandSet, ...] = (),
 ) -> Prepared:
     """Compile, load and allocate one record buffer and as many operand sets as rotation asks for.
+
+    `sets`: use these instead, of another Prepared of the same problem.
 
     Raises: CompileError; ShapeError; DeviceError where memory does not suffice.
     """
@@ -134,9 +137,10 @@ def prepare(
     record_bytes = num_records(schedule) * RECORD_DTYPE.itemsize
     partial_bytes = schedule.num_slots * tile.m * tile.n * PARTIAL_BYTES
     free = free_bytes()
-    if problem.operand_bytes + record_bytes + partial_bytes > free:
+    operand_bytes = 0 if sets else problem.operand_bytes
+    if operand_bytes + record_bytes + partial_bytes > free:
         raise DeviceError(
-            f"{problem} needs {problem.operand_bytes} bytes of device memory for A, B and C, {record_bytes} for "
+            f"{problem} needs {operand_bytes} bytes of device memory for A, B and C, {record_bytes} for "
             f"records and {partial_bytes} for partial sums; {device.name} has {free} free; use a smaller problem"
         )
     wanted = min(MAX_GRAPH_LAUNCHES, L2_MULTIPLE * device.l2_bytes // problem.operand_bytes + 1)
@@ -148,14 +152,14 @@ def prepare(
         schedule=schedule,
         facts=facts,
         functions=functions,
-        sets=tuple(allocate_set(problem) for _ in range(num_sets)),
+        sets=sets or tuple(allocate_set(problem) for _ in range(num_sets)),
         records=(allocate(record_bytes),),
         counter=allocate(4),
         partials=allocate(max(partial_bytes, PARTIAL_BYTES)),
         sync=allocate(4 * (SYNC_WORDS + 2 * schedule.num_slots)),
         reduction=variant.reduction,
         deadline_s=DEADLINE_S + MAX_GRAPH_LAUNCHES * _slowest_s(schedule, device),
-        notes=tuple(_notes(functions, problem, num_sets, device, device_index)),
+        notes=tuple(_notes(functions, problem, len(sets) or num_sets, device, device_index)),
     )
     stream = open_stream(device_index, "clearing the workspace")
     for buffer in (prepared.partials, prepared.sync):  # once: launches leave it as they want to find it
@@ -196,7 +200,7 @@ def run(prepared: Prepared, function: Function, index: int, stream: Stream) -> N
         operands.b,
         operands.c,
         *(np.int32(size) for size in (problem.m, problem.n, problem.k, *operands.pitches, group)),
-        *(np.int32(number) for number in (schedule.parts, schedule.split_tiles)),
+        *(np.int32(number) for number in (schedule.parts, schedule.split_tiles, schedule.reducers)),
         prepared.counter,
         prepared.partials,
         prepared.sync,

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from wavescope import cuts
 from wavescope.errors import ShapeError, UsageError
-from wavescope.grid_model import MAX_TAIL_PARTS, UNCALIBRATED, GridModel
+from wavescope.grid_model import MAX_TAIL_PARTS, UNCALIBRATED, GridModel, in_step
 from wavescope.problem import MAX_UNITS, Problem, Tile
 
 ScheduleName = Literal["fixed", "persistent", "dynamic", "splitk", "streamk", "hybrid", "tailsplit"]
@@ -72,7 +72,9 @@ class Schedule:
     Where a tile is split, `peers` units share it: their partial sums have the slots
     `first_slot` to `first_slot + peers - 1` of the workspace, and `rank` says which is the
     unit's own; the unit of rank 0 begins at k 0.  `parts` is the number behind the
-    schedule's name (SPLIT_SCHEDULES), `split_tiles` how many tiles may be cut.
+    schedule's name (SPLIT_SCHEDULES), `split_tiles` how many tiles may be cut.  Under
+    tailsplit the last `reducers` CTAs, which have no part, add all partial sums when they
+    have done their whole tiles; 0: those who have the parts add a share each.
     """
 
     name: str
@@ -83,6 +85,7 @@ class Schedule:
     dispatch: Dispatch
     parts: int
     split_tiles: int
+    reducers: int
     num_slots: int
     unit: IntArray = field(repr=False)
     cta: IntArray = field(repr=False)
@@ -129,6 +132,21 @@ class Schedule:
         return writers
 
     @property
+    def is_staggered(self) -> NDArray[np.bool_]:
+        """True where CTAs that run side by side are at different k, so that they share no reads.
+
+        The shares of Stream-K, unless all of them are whole tiles or equal parts of one.
+        H200, 2026-11: in step two CTAs share each read, staggered none does, and k_iters
+        take up to 1.5 times as long (128x256 and 128x128 tiles at 2304 x 2304 x 4096).
+        """
+        shared = self.unit < self.split_tiles + self.num_ctas
+        if self.name not in ("streamk", "hybrid") or not self.split_tiles:
+            return shared & False
+        k_iters = self.tile.k_iters(self.problem)
+        staggered: NDArray[np.bool_] = shared & (not in_step(self.split_tiles * k_iters, k_iters, self.num_ctas))
+        return staggered
+
+    @property
     def in_words(self) -> str:
         """What really runs, where the name alone would mislead."""
         if self.name not in SPLIT_SCHEDULES:
@@ -143,7 +161,8 @@ class Schedule:
         whole = self.tile.num_tiles(self.problem) - self.split_tiles
         if self.name == "hybrid":
             return f"hybrid: {self.split_tiles} tiles shared by {self.num_ctas} CTAs, then {whole} whole tiles"
-        return f"tailsplit: {self.split_tiles} tiles cut into {self.parts}, then {whole} whole tiles"
+        who = f", {self.reducers} spare CTAs add the parts" if self.reducers else ""
+        return f"tailsplit: {self.split_tiles} tiles cut into {self.parts}, then {whole} whole tiles{who}"
 
 
 def decompose(
@@ -169,10 +188,10 @@ def decompose(
         raise UsageError(f"schedule '{name}' is unknown; use one of {', '.join(SCHEDULES)}")
     if places < 1:
         raise ShapeError(f"places={places} leaves no room for a CTA; use a smaller tile")
-    tiles, k_iters = tile.num_tiles(problem), tile.k_iters(problem)
+    tiles, k_iters, reducers = tile.num_tiles(problem), tile.k_iters(problem), 0
     _require_listed(problem, tile, tiles)
     if parts is not None:
-        _check_parts(name, parts, k_iters, places)
+        _check_parts(name, parts, tiles, k_iters, places)
     if name == "splitk":
         parts = parts or model.best_splits(tiles, k_iters, places)
         _require_listed(problem, tile, tiles * parts)
@@ -186,8 +205,9 @@ def decompose(
         cut = cuts.stream(tiles, k_iters, split, min(places, tiles if split == 0 else split * k_iters))
     elif name == "tailsplit":
         left = tiles % places
-        parts = min(parts or (model.best_tail_parts(left, k_iters, places) if left else 1), k_iters)
+        parts = min(parts or (model.best_tail_parts(left, k_iters, places, tiles - left) if left else 1), k_iters)
         cut = cuts.tailsplit(tiles, k_iters, left if parts > 1 else 0, parts, places)
+        reducers = model.tail_reducers(left, k_iters, parts, places, tiles - left) if left else 0
     else:
         parts, cut = 1, cuts.whole(tiles, k_iters, tiles if name == "fixed" else min(places, tiles), name == "dynamic")
     if int(cut.split_tiles) * k_iters >= 2**31:
@@ -202,6 +222,7 @@ def decompose(
         dispatch="hardware" if name in ("fixed", "splitk") else "queue" if name == "dynamic" else "static",
         parts=parts,
         split_tiles=cut.split_tiles,
+        reducers=reducers,
         num_slots=cut.num_slots if (cut.peers > 1).any() else 0,
         unit=cut.unit.astype(np.int32),
         cta=cut.cta.astype(np.int32),
@@ -221,12 +242,18 @@ def _require_listed(problem: Problem, tile: Tile, units: int) -> None:
         raise ShapeError(f"{problem} cut into {tile} gives {units} units, more than {limit}; use a larger tile")
 
 
-def _check_parts(name: str, parts: int, k_iters: int, places: int) -> None:
+def _check_parts(name: str, parts: int, tiles: int, k_iters: int, places: int) -> None:
     if name not in SPLIT_SCHEDULES:
         raise UsageError(f"schedule {name} takes no number; {name}:{parts} should be {name}")
-    most = {"splitk": k_iters, "streamk": places, "hybrid": 2, "tailsplit": min(MAX_TAIL_PARTS, places)}[name]
+    left = tiles % places
+    parts_at_once = min(MAX_TAIL_PARTS, k_iters, places // left) if left else MAX_TAIL_PARTS
+    most = {"splitk": k_iters, "streamk": places, "hybrid": 2, "tailsplit": parts_at_once}[name]
     if not 1 <= parts <= most:
-        why = {"splitk": f"k has {k_iters} k_iters", "streamk": f"the device has places for {places} CTAs"}.get(name)
+        why = {
+            "splitk": f"k has {k_iters} k_iters",
+            "streamk": f"the device has places for {places} CTAs",
+            "tailsplit": f"{left} tiles are left over, and all their parts must find one of {places} places",
+        }.get(name)
         raise ShapeError(
             f"{name}:{parts} is not possible ({SPLIT_SCHEDULES[name]}: 1 to {most}{f', {why}' if why else ''}); "
             f"use {name}:{min(max(parts, 1), most)}"

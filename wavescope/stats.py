@@ -9,6 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+LEAST_SAMPLES = 6  # below it no pair of order statistics covers 95 %
 CONFIDENCE_Z = 1.959963984540054  # two-sided 95 % of the normal distribution
 
 

@@ -101,7 +101,8 @@ class Timing:
     `regime` names the protocol.  `plain_ns` and `probed_ns` are event times a launch of
     the kernel without and with the probe; `perturbation` is the median of the paired
     ratios probed / plain.  `clock_limits` are the reasons NVML gave, while the launches
-    ran, for the clock being below its maximum; None where NVML does not answer.
+    ran, for the clock being below its maximum; None where NVML does not answer.  `cycles`
+    are those of the SM that was at work the longest, over the probed launches.
     """
 
     regime: str
@@ -109,6 +110,7 @@ class Timing:
     probed_ns: Estimate
     perturbation: Estimate
     clock_limits: tuple[str, ...] | None = None
+    cycles: Estimate | None = None
 
 
 @dataclass(frozen=True)

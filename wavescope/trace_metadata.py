@@ -245,6 +245,8 @@ def _check_launch(launch: Launch, device: Device, at: str) -> None:
     if launch.timing is not None:
         for name, limits in (("plain_ns", TIME_RANGE_NS), ("probed_ns", TIME_RANGE_NS), ("perturbation", RATIO_RANGE)):
             _check_estimate(getattr(launch.timing, name), *limits, f"{at}.timing.{name}")
+        if launch.timing.cycles is not None:
+            _check_estimate(launch.timing.cycles, *TIME_RANGE_NS, f"{at}.timing.cycles")
 
 
 def _check_estimate(estimate: Estimate, least: float, most: float, at: str) -> None:

@@ -16,9 +16,9 @@ class Units:
     """Columns with one element a unit, in unit order; times in ns from T0.
 
     A unit reaches from its spans' first begin to their last end.  `held_ns` is the time
-    it kept its place: from the end of the unit before it in the same CTA and lane (or the
-    CTA's begin) to its own end (the CTA's end for the last one), less what it waited for
-    other CTAs; so a CTA's time is shared out whole.  `cycles` is None without clocks.
+    it kept its place: for each of its spans, from the end of the span before it in the
+    same CTA and lane (or the CTA's begin) to its own end (the CTA's end for the last one),
+    less what it waited for other CTAs; so a CTA's time is shared out whole.  `cycles` is None without clocks.
     `lanes` is the number of units one CTA works on at once.
 
     Where a launch recorded nothing but CTAs, each CTA is a unit, `of_ctas` is True, and
@@ -101,7 +101,6 @@ def _units_of_spans(spans: Spans, ctas: Spans) -> Units:
     macs = np.flatnonzero(spans.kind == Kind.MAC)
     first[index[macs[::-1]]] = macs[::-1]
     begin, end = _extent(index, spans.begin_ns, spans.end_ns, count)
-    waited = _waited(spans, index, count)
     cycles = None
     if has_clocks(spans):
         begin_clock, end_clock = _extent(index, spans.begin_clock, spans.end_clock, count)
@@ -116,7 +115,7 @@ def _units_of_spans(spans: Spans, ctas: Spans) -> Units:
         k_end=spans.k_end[first],
         begin_ns=begin,
         end_ns=end,
-        held_ns=_held(spans.cta[first], lane[first], begin, end, ctas) - waited,
+        held_ns=_held(spans, index, lane[first], ctas),
         cycles=cycles,
         lanes=len(lane_ids),
         of_ctas=False,
@@ -132,26 +131,20 @@ def _extent(index: IntColumn, begin: IntColumn, end: IntColumn, count: int) -> t
     return first, last
 
 
-def _waited(spans: Spans, index: IntColumn, count: int) -> IntColumn:
-    """Time each unit spent in wait spans."""
-    waits = np.flatnonzero(spans.kind == Kind.WAIT)
-    lengths = spans.end_ns[waits] - spans.begin_ns[waits]
-    return np.bincount(index[waits], weights=lengths, minlength=count).astype(np.int64)
-
-
-def _held(cta: IntColumn, lane: IntColumn, begin: IntColumn, end: IntColumn, ctas: Spans) -> IntColumn:
-    """Time each unit kept its place, waits included: the CTA's life shared out in unit order."""
-    cta_ids, of_span = dense_index(ctas.cta)
+def _held(spans: Spans, index: IntColumn, lane: IntColumn, ctas: Spans) -> IntColumn:
+    """Time each unit kept its place: the CTA's life shared out span by span, waits left out."""
+    cta_ids, of_cta = dense_index(ctas.cta)
     cta_begin, cta_end = np.empty(len(cta_ids), np.int64), np.empty(len(cta_ids), np.int64)
-    cta_begin[of_span], cta_end[of_span] = ctas.begin_ns, ctas.end_ns
-    of_unit = np.minimum(np.searchsorted(cta_ids, cta), len(cta_ids) - 1)
-    orphan = cta_ids[of_unit] != cta  # no lifetime recorded for its CTA
-    place = cta * (int(lane.max()) + 1) + lane
-    order = order_within(place, begin)
-    follows = np.append(False, place[order][1:] == place[order][:-1])
+    cta_begin[of_cta], cta_end[of_cta] = ctas.begin_ns, ctas.end_ns
+    of_span = np.minimum(np.searchsorted(cta_ids, spans.cta), len(cta_ids) - 1)
+    orphan = cta_ids[of_span] != spans.cta  # no lifetime recorded for its CTA
+    place = dense_index(spans.cta * (int(lane.max()) + 1) + lane[index])[1]
+    order = order_within(place, spans.begin_ns)
+    place, begin, end = place[order], spans.begin_ns[order], spans.end_ns[order]
+    follows = np.append(False, place[1:] == place[:-1])
     leads = np.append(follows[1:], False)
-    held_from = np.where(follows, np.append(0, end[order][:-1]), np.where(orphan, begin, cta_begin[of_unit])[order])
-    held_to = np.where(leads, end[order], np.where(orphan, end, cta_end[of_unit])[order])
-    held = np.empty(len(cta), np.int64)
-    held[order] = held_to - held_from
-    return held
+    held_from = np.where(follows, np.append(0, end[:-1]), np.where(orphan[order], begin, cta_begin[of_span][order]))
+    held_to = np.where(leads, end, np.where(orphan[order], end, cta_end[of_span][order]))
+    waited = np.where(spans.kind[order] == Kind.WAIT, end - begin, 0)
+    held = held_to - held_from - waited
+    return np.bincount(index[order], weights=held, minlength=len(lane)).astype(np.int64)

@@ -14,9 +14,7 @@ from wavescope.errors import UsageError
 from wavescope.grid_model import UNCALIBRATED, GridModel
 from wavescope.problem import Problem, Tile
 from wavescope.schedule import DEFAULT_RASTER, SCHEDULES, SPLIT_SCHEDULES, Raster, Schedule, decompose
-from wavescope.trace import Reduction
-
-COOPERATIVE = "tailsplit"  # its partial sums meet in shares: nothing to add atomically
+from wavescope.trace import Launch, Reduction
 
 
 @dataclass(frozen=True)
@@ -42,8 +40,8 @@ class Variant:
         if self.parts is not None and self.schedule not in SPLIT_SCHEDULES:
             takers = ", ".join(f"{name} ({meaning})" for name, meaning in SPLIT_SCHEDULES.items())
             raise UsageError(f"{self.schedule}:{self.parts}: {self.schedule} takes no number; these do: {takers}")
-        if self.reduction == "atomic" and (self.schedule not in SPLIT_SCHEDULES or self.schedule == COOPERATIVE):
-            raise UsageError(f"{self.schedule}@atomic: only splitk, streamk and hybrid can add partial sums atomically")
+        if self.reduction == "atomic" and self.schedule not in SPLIT_SCHEDULES:
+            raise UsageError(f"{self.schedule}@atomic: only {', '.join(SPLIT_SCHEDULES)} have partial sums to add")
 
     @classmethod
     def parse(cls, text: str, raster: Raster = DEFAULT_RASTER) -> Variant:
@@ -59,6 +57,17 @@ class Variant:
             else:
                 raster = Raster(option)
         return cls(match[1], None if match[2] is None else int(match[2]), raster, reduction)
+
+    @classmethod
+    def of(cls, launch: Launch) -> Variant:
+        """How a recorded launch was run.
+
+        Raises: UsageError where its kernel is not wavescope's own.
+        """
+        if launch.schedule is None or launch.raster is None:
+            raise UsageError(f"launch {launch.launch_id} of {launch.kernel} names no schedule of wavescope's")
+        parts = launch.parts if launch.schedule in SPLIT_SCHEDULES else None
+        return cls(launch.schedule, parts, Raster(launch.raster), launch.reduction)
 
     def decompose(self, problem: Problem, tile: Tile, places: int, model: GridModel = UNCALIBRATED) -> Schedule:
         """The schedule of a problem; raises as schedule.decompose."""

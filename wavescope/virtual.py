@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from wavescope import __version__
+from wavescope.calibration import lookup
 from wavescope.device import Device
 from wavescope.errors import DeviceError, ShapeError
 from wavescope.kernels import facts
@@ -45,7 +46,13 @@ def run(
             f"{problem} cut into {tile} gives {units} tiles, more than the {MAX_SIMULATED_UNITS} that are simulated; "
             "use a larger tile or a smaller problem"
         )
-    schedule = variant.decompose(problem, tile, device.sms * fit.count)
+    calibration = lookup(need.kernel, tile, problem.dtype, device, fit.count)
+    schedule = variant.decompose(problem, tile, device.sms * fit.count, calibration.grid_model)
+    if schedule.num_units > MAX_SIMULATED_UNITS:
+        raise ShapeError(
+            f"{variant} gives {schedule.num_units} units, more than the {MAX_SIMULATED_UNITS} that are simulated; "
+            "use fewer parts, a larger tile or a smaller problem"
+        )
     trace = simulate(
         schedule,
         device,
@@ -55,7 +62,9 @@ def run(
         shared_bytes=need.shared_bytes,
         ctas_per_sm=fit.count,
         seed=seed,
+        calibration=calibration,
         tool_version=__version__,
+        reduction=variant.reduction,
     )
     launches = tuple(replace(launch, notes=(SIMULATED_BECAUSE + reason, *launch.notes)) for launch in trace.launches)
     return replace(trace, launches=launches)

@@ -207,7 +207,7 @@ class WaveReport:
     unchanged unit cost and clock.  `active_cycles_ratio` = sum of active cycles /
     (S x the largest SM's), to be compared with ncu's sm__cycles_active avg / max.
     `place_busy` = share of place-time (P * T) with a CTA in it.  `longest_sm_cycles` is the
-    longest active time of an SM, in cycles.  `refusals` are sentences about
+    longest active time of an SM, `mac_cycles` the time of all SMs in mac, in cycles.  `refusals` are sentences about
     conclusions that the errors do not allow.  `placement` is there where the timer was too
     coarse to place events alone.
     """
@@ -226,6 +226,7 @@ class WaveReport:
     place_busy: float
     refusals: tuple[str, ...]
     placement: Placement | None = None
+    mac_cycles: int | None = None
 
 
 @dataclass(frozen=True)

@@ -2,9 +2,12 @@
 //
 // ordered, one owner: units of rank > 0 leave their sums in the workspace and raise a flag;
 //     the unit of rank 0 waits for all flags, adds in the order of k and stores the tile.
-// ordered, cooperative: all units leave their sums; later each adds a share of all of them,
-//     in the order of k, and stores that share of the tile.
-// atomic: all units add to one slot; who comes last takes the sum out, and leaves zeros.
+// ordered, cooperative: all units leave their sums and raise flags; when a CTA has done its
+//     whole tiles, it waits for the flags of those that share its tile and adds a share of
+//     all sums, in the order of k, which it stores.
+//     Or CTAs that had no part and so are done earlier add all of them.
+// atomic, one owner: all units add to one slot; who comes last takes the sum out, and leaves
+//     zeros.  atomic, cooperative: they add to one slot, and each takes a share out.
 //
 // Flags hold the number of the launch, so nothing is cleared between launches.
 #pragma once
@@ -45,19 +48,31 @@ struct Fixup {
     WS_DEVICE float4* slot(int index) const { return space.partials + static_cast<long long>(index) * FOURS * THREADS; }
 
     // The number of this launch: 1 for the first, and another than any that flags still hold.
-    WS_DEVICE unsigned int launch_number() const { return acquire(space.sync + SYNC_ENDED) / num_ctas + 1; }
+    // No CTA counts itself as ended before it has asked for the last time.
+    WS_DEVICE unsigned int launch_number() const { return relaxed(space.sync + SYNC_ENDED) / num_ctas + 1; }
 
     // The last thing a CTA does.
     WS_DEVICE void end() const {
         if (thread == 0) count(space.sync + SYNC_ENDED, 0xffffffffu / num_ctas * num_ctas - 1);
     }
 
+    // acc, into a slot, or onto what others add there.  Others may read it once its flag is up.
+    template <bool ADD>
     WS_DEVICE void leave(const float (&acc)[FLOATS], int index) const {
         float4* const to = slot(index) + thread;
 #pragma unroll
-        for (int f = 0; f < FOURS; ++f)
-            store_l2(to + f * THREADS, make_float4(acc[4 * f], acc[4 * f + 1], acc[4 * f + 2], acc[4 * f + 3]));
+        for (int f = 0; f < FOURS; ++f) {
+            const float4 v = make_float4(acc[4 * f], acc[4 * f + 1], acc[4 * f + 2], acc[4 * f + 3]);
+            if constexpr (ADD)
+                add_l2(to + f * THREADS, v);
+            else
+                store_l2(to + f * THREADS, v);
+        }
         cta_barrier();
+    }
+
+    // After leave(): what was left in the slot, or for it, may be read.
+    WS_DEVICE void raise(int index) const {
         if (thread == 0) release(space.sync + SYNC_FLAGS + index, launch_number());
     }
 
@@ -91,37 +106,81 @@ struct Fixup {
         }
     }
 
-    // This unit's share of the tile: every peers-th piece, summed over all slots and stored.
-    // store(piece of the accumulators, warp whose piece it is, the sums)
-    template <typename Store>
-    WS_DEVICE void add_share(const Unit& unit, Store store) const {
-        for (int piece = unit.rank * WARPS + thread / 32; piece < PIECES; piece += unit.peers * WARPS) {
-            const int warp = piece % WARPS, part = piece / WARPS;
-            const float4* from = slot(unit.first_slot) + part * (PIECE / 4) * THREADS + warp * 32 + thread % 32;
-            float sums[PIECE] = {};
+    // A unit's share of the tile: every peers-th piece, summed over `slots` slots and stored;
+    // CLEAR: zeros remain.  store(piece of the accumulators, warp whose piece it is, the sums)
+    template <bool CLEAR, typename Store>
+    WS_DEVICE void add_share(const Sharing& mine, int slots, Store store) const {
+        const int apart = mine.peers * WARPS;
+        int piece = mine.rank * WARPS + thread / 32;
+        for (; piece + apart < PIECES; piece += 2 * apart) add_pieces<2, CLEAR>(mine.first_slot, slots, piece, apart, store);
+        if (piece < PIECES) add_pieces<1, CLEAR>(mine.first_slot, slots, piece, apart, store);
+    }
+
+    // All pieces of `tiles` tiles, `peers` slots each, dealt to the warps of `reducers` CTAs of which this is number
+    // `reducer`.  first_is_there() is called once, when the first flags were seen.
+    // store(tile, piece of the accumulators, warp whose piece it is, the sums)
+    template <bool CLEAR, typename FirstIsThere, typename Store>
+    WS_DEVICE void add_all(int tiles, int peers, int reducer, int reducers, FirstIsThere first_is_there,
+                           Store store) const {
+        const int total = tiles * PIECES, warps = reducers * WARPS, warp = reducer * WARPS + thread / 32;
+        const int end = share_begin(total, warps, warp + 1);
+        int seen = -1;  // the tile whose flags are known to be up
+        for (int item = share_begin(total, warps, warp), count; item < end; item += count) {
+            const int tile = item / PIECES, first_slot = tile * peers, slots = CLEAR ? 1 : peers;
+            if (tile != seen) {
+                for (int index = thread % 32; index < peers; index += 32)
+                    spin(space.sync + SYNC_FLAGS + first_slot + index, launch_number());
+                warp_barrier();
+                if (seen < 0) first_is_there();
+                seen = tile;
+            }
+            const auto store_here = [&](int part, int of_warp, const float(&sums)[PIECE]) {
+                store(tile, part, of_warp, sums);
+            };
+            count = item + 1 < end && (item + 1) % PIECES != 0 ? 2 : 1;
+            if (count == 2)
+                add_pieces<2, CLEAR>(first_slot, slots, item % PIECES, 1, store_here);
+            else
+                add_pieces<1, CLEAR>(first_slot, slots, item % PIECES, 1, store_here);
+        }
+    }
+
+    // COUNT pieces, with all loads of some slots under way at once.
+    template <int COUNT, bool CLEAR, typename Store>
+    WS_DEVICE void add_pieces(int first_slot, int slots, int first, int apart, Store store) const {
+        float sums[COUNT][PIECE] = {};
+        float4* from[COUNT];
+#pragma unroll
+        for (int i = 0; i < COUNT; ++i) {
+            const int piece = first + i * apart;
+            from[i] = slot(first_slot) + piece / WARPS * (PIECE / 4) * THREADS + piece % WARPS * 32 + thread % 32;
+        }
 #pragma unroll 4
-            for (int peer = 0; peer < unit.peers; ++peer, from += FOURS * THREADS) {
+        for (int index = 0; index < slots; ++index) {
+#pragma unroll
+            for (int i = 0; i < COUNT; ++i) {
 #pragma unroll
                 for (int f = 0; f < PIECE / 4; ++f) {
-                    const float4 v = load_l2(from + f * THREADS);
-                    sums[4 * f] += v.x, sums[4 * f + 1] += v.y, sums[4 * f + 2] += v.z, sums[4 * f + 3] += v.w;
+                    const float4 v = load_l2(from[i] + f * THREADS);
+                    float* const sum = &sums[i][4 * f];
+                    sum[0] += v.x, sum[1] += v.y, sum[2] += v.z, sum[3] += v.w;
+                    if constexpr (CLEAR) store_l2(from[i] + f * THREADS, make_float4(0.f, 0.f, 0.f, 0.f));
                 }
+                from[i] += FOURS * THREADS;
             }
-            store(part, warp, sums);
         }
+#pragma unroll
+        for (int i = 0; i < COUNT; ++i) store((first + i * apart) / WARPS, (first + i * apart) % WARPS, sums[i]);
     }
 
     // The sum so far and acc, in the tile's first slot; true for the CTA that finds the sum complete, in acc.
     // is_last: a word of shared memory.
-    WS_DEVICE bool merge(float (&acc)[FLOATS], const Unit& unit, Shared<int>* is_last) const {
-        float4* const sum = slot(unit.first_slot) + thread;
-#pragma unroll
-        for (int f = 0; f < FOURS; ++f)
-            add_l2(sum + f * THREADS, make_float4(acc[4 * f], acc[4 * f + 1], acc[4 * f + 2], acc[4 * f + 3]));
-        cta_barrier();
+    WS_DEVICE bool merge(float (&acc)[FLOATS], const Sharing& mine, Shared<int>* is_last) const {
+        float4* const sum = slot(mine.first_slot) + thread;
+        leave<true>(acc, mine.first_slot);
         if (thread == 0) {
-            unsigned int* const arrivals = space.sync + SYNC_FLAGS + space.num_slots + unit.first_slot;
-            *is_last = count_up(arrivals, unit.peers - 1) == static_cast<unsigned int>(unit.peers - 1);
+            unsigned int* const arrivals = space.sync + SYNC_FLAGS + space.num_slots + mine.first_slot;
+            *is_last = count_up(arrivals, mine.peers - 1) == static_cast<unsigned int>(mine.peers - 1);
         }
         cta_barrier();
         if (!*is_last) return false;

@@ -45,8 +45,9 @@ __device__ __forceinline__ Record* record_of(Record* records, const Unit& unit, 
 
 template <int SCHEDULE_ID>
 __device__ __forceinline__ void end_at(Record* records, const Unit& unit, Part part, Kind kind, const Stamp& now) {
-    record_end(record_of<SCHEDULE_ID>(records, unit, part), kind, now, blockIdx.x, unit.index, unit.tile_m,
-               unit.tile_n, unit.k_begin, unit.k_end);
+    const unsigned int name = unit.tile_m < 0 ? ~0u : unit.index;  // spans of no unit
+    record_end(record_of<SCHEDULE_ID>(records, unit, part), kind, now, blockIdx.x, name, unit.tile_m, unit.tile_n,
+               unit.k_begin, unit.k_end);
 }
 #endif
 
@@ -76,32 +77,79 @@ __device__ __forceinline__ void change_span(Record* records, const Unit& unit, P
 #endif
 }
 
+#if PROBE
+__device__ __forceinline__ void end_cta(Record* records, const Stamp& now) {
+    record_end(records + blockIdx.x, KIND_CTA, now, blockIdx.x, ~0u, ~0u, ~0u, ~0u, ~0u);
+}
+#endif
+
+// The epilogue's end is the CTA's where it is all that the CTA does: one look at the clocks for both.
+__device__ __forceinline__ void end_unit_and_cta(Record* records, const Unit& unit) {
+#if PROBE
+    if (is_recorder()) {
+        const Stamp now = stamp();
+        end_at<FIXED>(records, unit, PART_EPILOGUE, KIND_EPILOGUE, now);
+        end_cta(records, now);
+    }
+#endif
+}
+
 // The partial sums of a unit that shares its tile meet; true where it then holds the tile's
 // sum and must store it.  Begins within the mac span, and ends within the epilogue's where true.
 template <int SCHEDULE_ID, typename Sums, int FLOATS>
-__device__ __forceinline__ bool meet(const Sums& sums, float (&acc)[FLOATS], const Unit& unit, Record* records,
-                                     Shared<int>* shared_word) {
+__device__ __forceinline__ bool meet(const Sums& sums, float (&acc)[FLOATS], const Unit& unit, const Sharing& mine,
+                                     Record* records, Shared<int>* shared_word) {
+    if constexpr (is_cooperative(SCHEDULE_ID)) {
+        change_span<SCHEDULE_ID>(records, unit, PART_MAC, KIND_MAC, PART_FIXUP);
+        sums.template leave<REDUCTION == ATOMIC>(acc, mine.first_slot + (REDUCTION == ATOMIC ? 0 : mine.rank));
+        sums.raise(mine.first_slot + mine.rank);
+        end_span<SCHEDULE_ID>(records, unit, PART_FIXUP, KIND_FIXUP);
+        return false;
+    }
     if constexpr (REDUCTION == ATOMIC) {
         change_span<SCHEDULE_ID>(records, unit, PART_MAC, KIND_MAC, PART_FIXUP);
-        const bool complete = sums.merge(acc, unit, shared_word);
+        const bool complete = sums.merge(acc, mine, shared_word);
         if (complete)
             change_span<SCHEDULE_ID>(records, unit, PART_FIXUP, KIND_FIXUP, PART_EPILOGUE);
         else
             end_span<SCHEDULE_ID>(records, unit, PART_FIXUP, KIND_FIXUP);
         return complete;
     }
-    if (is_cooperative(SCHEDULE_ID) || unit.rank > 0) {
+    if (mine.rank > 0) {
         change_span<SCHEDULE_ID>(records, unit, PART_MAC, KIND_MAC, PART_FIXUP);
-        sums.leave(acc, unit.first_slot + unit.rank);
+        sums.template leave<false>(acc, mine.first_slot + mine.rank);
+        sums.raise(mine.first_slot + mine.rank);
         end_span<SCHEDULE_ID>(records, unit, PART_FIXUP, KIND_FIXUP);
         return false;
     }
     change_span<SCHEDULE_ID>(records, unit, PART_MAC, KIND_MAC, PART_WAIT);
-    sums.wait(unit.first_slot + 1, unit.peers - 1);
+    sums.wait(mine.first_slot + 1, mine.peers - 1);
     change_span<SCHEDULE_ID>(records, unit, PART_WAIT, KIND_WAIT, PART_FIXUP);
-    sums.add(acc, unit.first_slot + 1, unit.peers - 1);
+    sums.add(acc, mine.first_slot + 1, mine.peers - 1);
     change_span<SCHEDULE_ID>(records, unit, PART_FIXUP, KIND_FIXUP, PART_EPILOGUE);
     return true;
+}
+
+// What a CTA without a part does at the end: its share of all partial sums.  Its spans have
+// the places of its first unit, a whole tile, but belong to no unit.
+template <int SCHEDULE_ID, typename Sums, typename StorePiece>
+__device__ __forceinline__ void reduce(const Sums& sums, const Plan& plan, int reducer, Record* records,
+                                       StorePiece store_piece) {
+    Unit first, unit;
+    next_unit(SCHEDULE_ID, plan, blockIdx.x, 0, 0, &first);
+    begin_span<SCHEDULE_ID>(records, first, PART_WAIT);
+    begin_span<SCHEDULE_ID>(records, first, PART_FIXUP);  // stands where the recorder's warp has nothing to add
+    const Unit nobodys{first.index, ~0, ~0, ~0, ~0, ~0};
+    unit.tile = -1;
+    sums.template add_all<REDUCTION == ATOMIC>(
+        plan.split_tiles, plan.parts, reducer, plan.reducers,
+        [&] { change_span<SCHEDULE_ID>(records, nobodys, PART_WAIT, KIND_WAIT, PART_FIXUP); },
+        [&](int tile, int part, int warp, const float(&v)[PIECE]) {
+            if (unit.tile != tile) unit = whole_tile(plan.grid, tile, 0);
+            store_piece(unit, part, warp, v);
+        });
+    if (PROBE) __syncthreads();
+    end_span<SCHEDULE_ID>(records, nobodys, PART_FIXUP, KIND_FIXUP);
 }
 
 // grid_of() tells the TileGrid; multiply(unit) leaves the tile in acc; store(unit) writes it
@@ -109,26 +157,30 @@ __device__ __forceinline__ bool meet(const Sums& sums, float (&acc)[FLOATS], con
 // counter: tickets of SCHEDULE DYNAMIC, 0 at the launch, and left 0.
 // records: one a CTA, then records_of_unit() a unit.
 template <int SCHEDULE_ID, int THREADS, int FLOATS, typename Grid, typename Multiply, typename Store, typename StorePiece>
-__device__ __forceinline__ void run_units(Grid grid_of, int parts, int split_tiles, int* counter,
+__device__ __forceinline__ void run_units(Grid grid_of, int parts, int split_tiles, int reducers, int* counter,
                                           const Workspace& space, Record* records, float (&acc)[FLOATS],
                                           Multiply multiply, Store store, StorePiece store_piece) {
     constexpr bool SPLITS = splits_tiles(SCHEDULE_ID);
     __shared__ Shared<int> shared_word;
     __shared__ Shared<Unit> kept;
-    const auto plan_of = [&] { return Plan{grid_of(), static_cast<int>(gridDim.x), parts, split_tiles}; };
+    __shared__ Shared<Sharing> kept_sharing;
+    const auto plan_of = [&] { return Plan{grid_of(), static_cast<int>(gridDim.x), parts, split_tiles, reducers}; };
     const auto sums = [&] {
         return Fixup<FLOATS, THREADS>{space, static_cast<int>(threadIdx.x), static_cast<int>(gridDim.x)};
     };
-    const auto finish = [&](const Unit& unit) {
-        if (SPLITS && unit.peers > 1) {
-            if (!meet<SCHEDULE_ID>(sums(), acc, unit, records, &shared_word)) return;
+    const auto finish = [&](const Unit& unit, const Sharing& mine) {
+        if (SPLITS && mine.peers > 1) {
+            if (!meet<SCHEDULE_ID>(sums(), acc, unit, mine, records, &shared_word)) return;
         } else {
             change_span<SCHEDULE_ID>(records, unit, PART_MAC, KIND_MAC, PART_EPILOGUE);
         }
         store(unit);
         // the next unit overwrites shared memory that slower warps still read; the probe waits for the last warp
         if (SCHEDULE_ID != FIXED || PROBE) __syncthreads();
-        end_span<SCHEDULE_ID>(records, unit, PART_EPILOGUE, KIND_EPILOGUE);
+        if constexpr (SCHEDULE_ID == FIXED)
+            end_unit_and_cta(records, unit);
+        else
+            end_span<SCHEDULE_ID>(records, unit, PART_EPILOGUE, KIND_EPILOGUE);
     };
     Unit unit;
     int ticket = 0;
@@ -148,30 +200,41 @@ __device__ __forceinline__ void run_units(Grid grid_of, int parts, int split_til
         }
         if (!next_unit(SCHEDULE_ID, plan, blockIdx.x, round, ticket, &unit)) break;
         begin_span<SCHEDULE_ID>(records, unit, PART_MAC);
-        if (SPLITS && threadIdx.x == 0) kept = unit;
+        // The main loop has barriers, and no registers for what comes after it; only one warp works out who shares.
+        if (SPLITS && threadIdx.x == 0) {
+            kept = unit;
+            kept_sharing = sharing_of(SCHEDULE_ID, plan, blockIdx.x, unit);
+        }
         multiply(unit);
         if constexpr (SPLITS) {
-            const Unit multiplied = kept;  // the main loop has barriers, and no registers for what comes after it
-            finish(multiplied);
+            const Unit multiplied = kept;
+            const Sharing mine = kept_sharing;
+            finish(multiplied, mine);
         } else {
-            finish(unit);
+            finish(unit, Sharing{0, 0, 1});
         }
     }
     if constexpr (is_cooperative(SCHEDULE_ID)) {
-        for (int round = 0;; ++round) {  // the parts that this CTA left behind come first
-            if (!next_unit(SCHEDULE_ID, plan_of(), blockIdx.x, round, 0, &unit) || unit.peers == 1) break;
+        const Plan plan = plan_of();
+        const int reducer = static_cast<int>(blockIdx.x + reducers) - static_cast<int>(gridDim.x);
+        if (reducers > 0 && reducer >= 0) reduce<SCHEDULE_ID>(sums(), plan, reducer, records, store_piece);
+        // A part of a tile is a CTA's first unit, and the only one that is a part.
+        if (reducers == 0 && blockIdx.x < parts * split_tiles) {
+            next_unit(SCHEDULE_ID, plan, blockIdx.x, 0, 0, &unit);
+            const Sharing mine = sharing_of(SCHEDULE_ID, plan, blockIdx.x, unit);
             begin_span<SCHEDULE_ID>(records, unit, PART_WAIT);
-            sums().wait(unit.first_slot, unit.peers);
+            sums().wait(mine.first_slot, mine.peers);
             change_span<SCHEDULE_ID>(records, unit, PART_WAIT, KIND_WAIT, PART_EPILOGUE);
-            sums().add_share(unit, [&](int part, int warp, const float(&v)[PIECE]) { store_piece(unit, part, warp, v); });
+            sums().template add_share<REDUCTION == ATOMIC>(
+                mine, REDUCTION == ATOMIC ? 1 : mine.peers,
+                [&](int part, int warp, const float(&v)[PIECE]) { store_piece(unit, part, warp, v); });
             if (PROBE) __syncthreads();
             end_span<SCHEDULE_ID>(records, unit, PART_EPILOGUE, KIND_FIXUP);
         }
     }
-    if (SPLITS && REDUCTION == ORDERED) sums().end();
+    if (SPLITS && (REDUCTION == ORDERED || is_cooperative(SCHEDULE_ID))) sums().end();
 #if PROBE
-    if (is_recorder())
-        record_end(records + blockIdx.x, KIND_CTA, stamp(), blockIdx.x, ~0u, ~0u, ~0u, ~0u, ~0u);
+    if (SCHEDULE_ID != FIXED && is_recorder()) end_cta(records, stamp());
 #endif
 }
 

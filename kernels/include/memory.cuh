@@ -28,6 +28,13 @@ __device__ __forceinline__ void add_l2(float4* to, const float4& value) {
 #endif
 }
 
+// The value, without an order to anything else.
+__device__ __forceinline__ unsigned int relaxed(const unsigned int* word) {
+    unsigned int value;
+    asm volatile("ld.relaxed.gpu.global.u32 %0, [%1];" : "=r"(value) : "l"(word));
+    return value;
+}
+
 // What this thread did before, and others of its CTA before a barrier, is seen by whoever acquires the value.
 __device__ __forceinline__ void release(unsigned int* flag, unsigned int value) {
     asm volatile("st.release.gpu.global.u32 [%0], %1;" ::"l"(flag), "r"(value) : "memory");
@@ -50,6 +57,7 @@ __device__ __forceinline__ unsigned int count_up(unsigned int* counter, unsigned
 // The same without an order to anything else, and without an answer to wait for.
 __device__ __forceinline__ void count(unsigned int* counter, unsigned int last) { atomicInc(counter, last); }
 
+__device__ __forceinline__ void warp_barrier() { __syncwarp(); }
 __device__ __forceinline__ void cta_barrier() { __syncthreads(); }
 
 __device__ __forceinline__ unsigned long long now_ns() {

@@ -25,17 +25,22 @@ struct TileGrid {
 };
 
 // What the host chose: the first split_tiles tiles are cut, into `parts` each or into one
-// share for each CTA.
+// share for each CTA.  TAILSPLIT: the last `reducers` CTAs, which have no part, add all
+// partial sums; 0: those who have the parts do.
 struct Plan {
     TileGrid grid;
-    int num_ctas, parts, split_tiles;
+    int num_ctas, parts, split_tiles, reducers;
 };
 
-// One unit: a tile, or a k-range [k_begin, k_end) of one, in k_iters.  `peers` units share
-// the tile; their partial sums have the slots first_slot, first_slot + 1, ... of the
-// workspace, this one's is first_slot + rank.
+// One unit: a tile, or a k-range [k_begin, k_end) of one, in k_iters; `tile` is its number
+// in raster order.
 struct Unit {
-    int index, tile_m, tile_n, k_begin, k_end;
+    int index, tile, tile_m, tile_n, k_begin, k_end;
+};
+
+// `peers` units share a tile; their partial sums have the slots first_slot, first_slot + 1,
+// ... of the workspace, a unit's own is first_slot + rank.
+struct Sharing {
     int first_slot, rank, peers;
 };
 
@@ -61,17 +66,14 @@ WS_HOST_DEVICE Unit whole_tile(const TileGrid& grid, int tile, int index) {
     const int rows_left = grid.tiles_m - first_m;
     const int rows = rows_left < grid.raster_group ? rows_left : grid.raster_group;
     const int within = tile % band;
-    return Unit{index, first_m + within % rows, within / rows, 0, grid.k_iters, 0, 0, 1};
+    return Unit{index, tile, first_m + within % rows, within / rows, 0, grid.k_iters};
 }
 
-// Part `part` of the `parts` of a tile, one slot each.
+// Part `part` of the `parts` of a tile.
 WS_HOST_DEVICE Unit part_of_tile(const Plan& plan, int tile, int part, int index) {
     Unit unit = whole_tile(plan.grid, tile, index);
     unit.k_begin = share_begin(plan.grid.k_iters, plan.parts, part);
     unit.k_end = share_begin(plan.grid.k_iters, plan.parts, part + 1);
-    unit.first_slot = tile * plan.parts;
-    unit.rank = part;
-    unit.peers = plan.parts;
     return unit;
 }
 
@@ -88,10 +90,20 @@ WS_HOST_DEVICE bool piece_of_share(const Plan& plan, int cta, int round, int* pi
     *unit = whole_tile(plan.grid, tile, tile + share);
     unit->k_begin = (begin > tile_begin ? begin : tile_begin) - tile_begin;
     unit->k_end = (end < tile_end ? end : tile_end) - tile_begin;
-    unit->first_slot = share_of(total, plan.num_ctas, tile_begin);
-    unit->rank = share - unit->first_slot;
-    unit->peers = share_of(total, plan.num_ctas, tile_end - 1) - unit->first_slot + 1;
     return true;
+}
+
+// Who shares the tile of a CTA's unit.
+WS_HOST_DEVICE Sharing sharing_of(int schedule, const Plan& plan, int cta, const Unit& unit) {
+    if (!splits_tiles(schedule) || unit.tile >= plan.split_tiles) return Sharing{0, 0, 1};
+    const int first_slot = unit.tile * plan.parts;
+    if (schedule == TAILSPLIT) return Sharing{first_slot, unit.index - first_slot, plan.parts};
+    if (schedule == SPLITK) return Sharing{first_slot, plan.parts - 1 - cta / num_tiles(plan.grid), plan.parts};
+    const int k_iters = plan.grid.k_iters;
+    const int total = plan.split_tiles * k_iters, tile_begin = unit.tile * k_iters;
+    const int first = share_of(total, plan.num_ctas, tile_begin);
+    const int last = share_of(total, plan.num_ctas, tile_begin + k_iters - 1);
+    return Sharing{first, plan.num_ctas - 1 - cta - first, last - first + 1};
 }
 
 // The one verb of the kernels' loop: the round-th unit of a CTA, false when it has no
@@ -109,12 +121,12 @@ WS_HOST_DEVICE bool next_unit(int schedule, const Plan& plan, int cta, int round
         first_index = plan.split_tiles + plan.num_ctas;
     }
     if (schedule == TAILSPLIT && plan.split_tiles > 0) {
-        const int parts = plan.split_tiles * plan.parts, index = cta + round * plan.num_ctas;
-        if (index < parts) {
-            *unit = part_of_tile(plan, index / plan.parts, index % plan.parts, index);
+        const int parts = plan.split_tiles * plan.parts;  // no more than CTAs
+        if (round == 0 && cta < parts) {
+            *unit = part_of_tile(plan, cta / plan.parts, cta % plan.parts, cta);
             return true;
         }
-        done = cta < parts ? (parts - 1 - cta) / plan.num_ctas + 1 : 0;
+        done = cta < parts ? 1 : 0;
         first_index = parts;
     }
     const int whole = schedule == DYNAMIC ? ticket : cta + (round - done) * plan.num_ctas;

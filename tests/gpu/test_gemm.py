@@ -20,13 +20,13 @@ from wavescope.nvrtc import architecture, compile_kernel, kernel_directory
 from wavescope.operands import fill_set
 from wavescope.prepare import Prepared, graph_of, prepare
 from wavescope.problem import LAYOUTS, Problem, Tile
-from wavescope.schedule import SCHEDULES, Raster, decompose
+from wavescope.schedule import SCHEDULES, SPLIT_SCHEDULES, Raster, decompose
 from wavescope.trace import RECORD_DTYPE, Launch, Trace, spans_of_records
 from wavescope.variant import Variant
 
 SHAPE_SEED = 20261129
 SHAPES = int(os.environ.get("WAVESCOPE_SHAPES", "60"))  # for each schedule
-ATOMIC = ("splitk", "streamk", "hybrid")
+ATOMIC = tuple(SPLIT_SCHEDULES)
 RASTERS = ("row", "column", "grouped3", "grouped8")
 
 
@@ -142,13 +142,14 @@ TWIN = """
 #include "schedule.cuh"
 extern "C" __global__ void twin(int schedule, int tiles_m, int tiles_n, int k_iters, int group, int num_ctas,
                                 int parts, int split_tiles, int* rows) {
-    const wavescope::Plan plan{{tiles_m, tiles_n, k_iters, group}, num_ctas, parts, split_tiles};
+    const wavescope::Plan plan{{tiles_m, tiles_n, k_iters, group}, num_ctas, parts, split_tiles, 0};
     wavescope::Unit unit;
     for (int round = 0; wavescope::next_unit(schedule, plan, blockIdx.x, round, blockIdx.x + round * num_ctas, &unit);
          ++round) {
         int* row = rows + 8 * unit.index;
+        const wavescope::Sharing mine = wavescope::sharing_of(schedule, plan, blockIdx.x, unit);
         row[0] = unit.index, row[1] = blockIdx.x, row[2] = unit.tile_m, row[3] = unit.tile_n;
-        row[4] = unit.k_begin, row[5] = unit.k_end, row[6] = unit.rank, row[7] = unit.peers;
+        row[4] = unit.k_begin, row[5] = unit.k_end, row[6] = mine.rank, row[7] = mine.peers;
     }
 }
 """

@@ -19,7 +19,7 @@ def explain(
 ) -> None:
     """Explain a word of the reports: definition, formula, example, source.
 
-    Without a word, list all; 'json' and 'audit json' list the keys of --json.
+    Without a word, list all; 'json', 'compare json' and 'audit json' list the keys of --json.
     """
     from wavescope.terms import find, terms
 
@@ -29,6 +29,10 @@ def explain(
         from wavescope.report.json import KEYS
 
         print(_list(list(KEYS.items()), width=WIDE))
+    elif [word.lower().lstrip("-") for word in term] == ["compare", "json"]:
+        from wavescope.report.compare_json import KEYS as COMPARE_KEYS
+
+        print(_list(list(COMPARE_KEYS.items()), width=WIDE))
     elif [word.lower().lstrip("-") for word in term] == ["audit", "json"]:
         from wavescope.report.audit_json import KEYS as AUDIT_KEYS
 

@@ -12,6 +12,7 @@ import typer
 
 from wavescope import __version__
 from wavescope.cli.audit import audit
+from wavescope.cli.compare import compare
 from wavescope.cli.console import note
 from wavescope.cli.devices import devices
 from wavescope.cli.doctor import doctor
@@ -27,12 +28,13 @@ EPILOG = """\b
 Examples:
   wavescope profile --m 2304 --n 2304 --k 4096
   wavescope profile -m 2304 -n 2304 -k 4096 --tile 128x256x64 -o run.parquet
+  wavescope compare fixed vs streamk --m 2304 --n 2304 --k 4096
   wavescope report run.parquet --json
   wavescope audit trace.json.gz
   wavescope explain wave efficiency
 
 \b
-Exit status: 0 fine; 1 below --fail-under; 2 usage or impossible shape; 3 device;
+Exit status: 0 fine; 1 below a --fail bar; 2 usage or impossible shape; 3 device;
 4 compile; 5 unreadable input; 6 no kernels in it; 7 result or integrity check
 failed; 8 output not writable; 130 interrupted."""
 
@@ -43,6 +45,7 @@ app = typer.Typer(
     context_settings={"help_option_names": ["--help", "-h"]},
 )
 app.command(short_help="Run one GEMM and report where its SM time goes.")(profile)
+app.command(short_help="Run one GEMM under several schedules: which wins, and why.")(compare)
 app.command(short_help="Show the report of a recorded trace; needs no GPU.")(report)
 app.command(short_help="Convert a recorded trace to CSV.")(export)
 app.command(short_help="Rank the kernels of a recorded profile by time lost to waves.")(audit)

@@ -52,6 +52,16 @@ def outputs(
     """
     bar = None if fail_under is None else share("--fail-under", fail_under)
     uses = [("the input", source), ("-o", trace), ("--csv", csv), ("--csv", csv and sms_path(csv))]
+    claim(uses)
+    return Outputs(json, csv, trace, bar, details)
+
+
+def claim(uses: Sequence[tuple[str, Path | None]]) -> None:
+    """Check that each use has a file of its own that can be written; "the input" is read only.
+
+    Raises: UsageError for two uses of one file; OutputError for a file that cannot be
+    written.
+    """
     seen: dict[str, str] = {}
     for use, path in uses:
         if path is None:
@@ -64,7 +74,6 @@ def outputs(
         seen[real] = use
         if use != "the input":
             check_writable(path)
-    return Outputs(json, csv, trace, bar, details)
 
 
 def sms_path(csv: Path) -> Path:

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, NamedTuple, TypeVar, cast
+from typing import TYPE_CHECKING, Annotated, NamedTuple, cast
 
 import typer
 
 from wavescope.cli.numbers import positive_number, whole_number
-from wavescope.cli.options import Csv, FailUnder, Json
+from wavescope.cli.options import Csv, FailUnder, Json, one_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -18,8 +18,6 @@ if TYPE_CHECKING:
     from wavescope.timing import Regime
     from wavescope.trace import Trace
     from wavescope.variant import Variant
-
-Name = TypeVar("Name", bound=str)
 
 DEFAULT_REPEAT = 41  # H200, 2026-11: 41 alternating rounds resolve 0.1 % of a kernel's time
 MAX_REPEAT = 100_000
@@ -98,7 +96,7 @@ def profile(
         None if ctas_per_sm is None else whole_number("--ctas-per-sm", ctas_per_sm, most=MAX_CTAS_PER_SM, example=1)
     )
     number = whole_number("--seed", seed, least=0, most=MAX_SEED, example=0)
-    problem = Problem(rows, columns, depth, _one_of("--dtype", dtype, DTYPES), _one_of("--layout", layout, LAYOUTS))
+    problem = Problem(rows, columns, depth, one_of("--dtype", dtype, DTYPES), one_of("--layout", layout, LAYOUTS))
     asked = None if tile is None else Tile.parse(tile)
     wanted = outputs(json=json, csv=csv, fail_under=fail_under, trace=output)
 
@@ -107,7 +105,7 @@ def profile(
     from wavescope.variant import Variant
 
     variant = Variant.parse(schedule, Raster(raster))
-    how = _one_of("--regime", regime, REGIMES)
+    how = one_of("--regime", regime, REGIMES)
     target = choose(device)
     if target.cuda_index is None and json:
         note(f"simulated because {target.reason}")
@@ -141,8 +139,12 @@ def record(work: Work, target: Target, regimes: Sequence[str], repeat: int, seco
         from wavescope.virtual import run
 
         return run(*what, target.device, reason=target.reason, most_ctas=work.most_ctas, seed=work.seed)
+    from wavescope.calibration import model_of
+    from wavescope.grid_model import UNCALIBRATED
     from wavescope.measure import measure
+    from wavescope.schedule import SPLIT_SCHEDULES
 
+    splits = work.variant.schedule in SPLIT_SCHEDULES
     return measure(
         *what,
         target.cuda_index,
@@ -152,21 +154,5 @@ def record(work: Work, target: Target, regimes: Sequence[str], repeat: int, seco
         most_ctas=work.most_ctas,
         seed=work.seed,
         progress=note,
+        model=model_of(*what[:2], target.device, work.most_ctas) if splits else UNCALIBRATED,
     )
-
-
-def _one_of(option: str, value: str, known: tuple[Name, ...]) -> Name:
-    """The value, where it is one of the known ones.
-
-    Raises: UsageError naming the option, the value and what there is.
-    """
-    from difflib import get_close_matches
-
-    from wavescope.errors import UsageError
-
-    for name in known:
-        if value == name:
-            return name
-    close = get_close_matches(value.lower(), known, 1)
-    hint = f"; did you mean {close[0]}?" if close else ""
-    raise UsageError(f'{option}: "{value}" is unknown; use one of {", ".join(known)}{hint}')

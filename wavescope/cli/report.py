@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from wavescope.cli.numbers import whole_number
 from wavescope.cli.options import Csv, FailUnder, Json, TraceFile
 from wavescope.errors import UsageError
+
+if TYPE_CHECKING:
+    from wavescope.trace import Launch
 
 MAX_LAUNCH_ID = 2**31 - 1
 
@@ -43,6 +46,12 @@ def report(
     recorded = load(trace)
     check(recorded)
     if launch_id is None and len(recorded.launches) > 1:
-        ids = ", ".join(str(entry.launch_id) for entry in recorded.launches[:10])
+        ids = ", ".join(_named(entry) for entry in recorded.launches[:10])
         raise UsageError(f"{trace} holds {len(recorded.launches)} launches; choose one with --launch: {ids}")
     return deliver(recorded, launch_id, wanted)
+
+
+def _named(launch: Launch) -> str:
+    """A launch's number, with its schedule and regime where they are known."""
+    known = [word for word in (launch.schedule, launch.timing and launch.timing.regime) if word]
+    return f"{launch.launch_id} ({', '.join(known)})" if known else str(launch.launch_id)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import textwrap
+from collections.abc import Sequence
 
 from rich.text import Text
 
@@ -148,20 +149,30 @@ def picture(page: Page, report: WaveReport, cells: Picture) -> list[Text]:
     """Rows of SMs, columns of time; a cell shows the state that holds most of it."""
     rows = f"each row {cells.sms_per_row} SMs, latest end first" if cells.sms_per_row > 1 else "a row an SM"
     title = f"SMs by time: {rows}, a column {figures.time(cells.column_ns, 3)}"
-    lines = [heading(page, title, report.launch.source)]
+    lines = [heading(page, title, report.launch.source), *picture_rows(page, cells)]
+    lines += time_axis(page, cells.cells.shape[1], report.budget.duration_ns)
+    return lines + picture_key(page, [cells])
+
+
+def picture_rows(page: Page, cells: Picture) -> list[Text]:
+    """The rows of a picture, each behind the SMs it shows."""
+    lines = []
     for sms, row in zip(cells.rows_sms, cells.cells, strict=True):
         line = Text(f"{'':{INDENT}}{sm_label(sms):>{_PICTURE_LABEL}} ", "dim")
         for name, count in _runs([STATES[index] for index in row]):
             line.append(page.glyphs.states[name] * count, f"not dim {STATE_STYLES[name]}")
         line.rstrip()
         lines.append(line)
-    lines += _time_axis(page, cells.cells.shape[1], report.budget.duration_ns)
-    present = {STATES[index] for index in set(cells.cells.ravel().tolist())}
+    return lines
+
+
+def picture_key(page: Page, pictures: Sequence[Picture]) -> list[Text]:
+    """What the characters of these pictures stand for."""
+    present = {STATES[index] for cells in pictures for index in set(cells.cells.ravel().tolist())}
     keys = "   ".join(
         f"{page.glyphs.states[name].replace(' ', '(blank)')} {name}" for name in STATES if name in present
     )
-    lines += paragraph(page, f"{keys}   (a cell shows what fills most of it)")
-    return lines
+    return paragraph(page, f"{keys}   (a cell shows what fills most of it)")
 
 
 def _runs(names: list[str]) -> list[tuple[str, int]]:
@@ -186,7 +197,8 @@ def sm_label(sms: tuple[int, ...]) -> str:
     return f"SM {known[0]} +{len(sms) - 1}"
 
 
-def _time_axis(page: Page, columns: int, duration_ns: int) -> list[Text]:
+def time_axis(page: Page, columns: int, duration_ns: int) -> list[Text]:
+    """The axis under pictures of `columns` columns, from 0 to `duration_ns`."""
     pad = " " * (INDENT + _PICTURE_LABEL + 1)
     glyphs = page.glyphs
     line = glyphs.axis_start + glyphs.axis * (columns - 2) + glyphs.axis_end

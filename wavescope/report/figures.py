@@ -19,6 +19,11 @@ class TimeUnit:
         """The time without its unit."""
         return f"{value_ns / self.ns:.{decimals}f}"
 
+    @property
+    def decimals(self) -> int:
+        """Those that suit times of ten units and more: two, but none of nanoseconds."""
+        return 0 if self.ns == 1 else 2
+
 
 def unit_for(value_ns: float, at_least: float = 1.0) -> TimeUnit:
     """The largest unit in which `value_ns` reads as `at_least` or more."""

@@ -92,6 +92,8 @@ KEYS: dict[str, str] = {
     **_keys("launch.timing.plain_ns", "event time without the probe", _ESTIMATE),
     **_keys("launch.timing.probed_ns", "event time with the probe", _ESTIMATE),
     **_keys("launch.timing.perturbation", "paired ratio probed / plain", _ESTIMATE),
+    "launch.timing.cycles": "of the SM that was at work the longest, over the probed launches; null in older traces",
+    **_keys("launch.timing.cycles", "cycles of the busiest SM", _ESTIMATE),
     "timer_step_ns": "measured step of the timer behind the spans",
     "placement": "how clock64 placed begins and ends, null where the timer's step is fine enough",
     "placement.timer_step_ns": "step of the timer",

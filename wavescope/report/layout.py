@@ -13,7 +13,7 @@ from wavescope.report.glyphs import Glyphs
 MIN_WIDTH = 60
 MAX_WIDTH = 140
 INDENT = 2
-_GAP = 2
+GAP = 2
 
 SOURCE_STYLES = {"measured": "green", "simulated": "bold yellow", "estimated": "cyan"}
 
@@ -81,19 +81,25 @@ class Column:
         return max(len(self.title), *(len(cell) for cell in self.cells))
 
 
-def table(page: Page, columns: Sequence[Column]) -> list[Text]:
-    """Right-aligned columns under their titles, as many as fit."""
+def fitting(page: Page, columns: Sequence[Column]) -> list[Column]:
+    """The columns that fit the page side by side."""
     kept = list(columns)
     while _table_width(kept) > page.room and any(column.drop for column in kept):
         kept.remove(max(kept, key=lambda column: column.drop))
+    return kept
+
+
+def table(page: Page, columns: Sequence[Column]) -> list[Text]:
+    """Right-aligned columns under their titles, as many as fit."""
+    kept = fitting(page, columns)
     rows = [[column.title for column in kept], *zip(*(column.cells for column in kept), strict=True)]
     widths = [column.width for column in kept]
     lines = []
     for number, row in enumerate(rows):
-        cells = (" " * _GAP).join(f"{cell:>{width}}" for cell, width in zip(row, widths, strict=True))
-        lines.append(Text(" " * INDENT + cells, "dim" if number == 0 else ""))
+        cells = (" " * GAP).join(f"{cell:>{width}}" for cell, width in zip(row, widths, strict=True))
+        lines.append(Text((" " * INDENT + cells).rstrip(), "dim" if number == 0 else ""))
     return lines
 
 
 def _table_width(columns: Sequence[Column]) -> int:
-    return sum(column.width for column in columns) + _GAP * (len(columns) - 1)
+    return sum(column.width for column in columns) + GAP * (len(columns) - 1)

@@ -54,14 +54,14 @@ def _header(page: Page, report: WaveReport) -> list[Text]:
         ("clock", _clock_line(report)),
         ("timer", _timer_line(page, report)),
     ]
-    rows += [("verified", _verified_line(launch.verified))]
+    rows += [("verified", verified_line(launch.verified))]
     rows += [("note", note) for note in (sm_count_note(device), *notes) if note]
     for label, text in rows:
         result += labelled(page, label, text) if text else []
     return result
 
 
-def _verified_line(verified: dict[str, Any]) -> str:
+def verified_line(verified: dict[str, Any]) -> str:
     """The checks of the result in words, those that found the same thing together."""
     found: dict[str, list[str]] = {}
     for name, verdict in verified.items():

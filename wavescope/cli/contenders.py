@@ -1,0 +1,99 @@
+"""The words of `wavescope compare`: who is compared, and of which problem."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from difflib import get_close_matches
+
+from wavescope.comparison import LIBRARY
+from wavescope.errors import UsageError
+from wavescope.schedule import SCHEDULES
+from wavescope.variant import Variant
+
+ALL = "all"
+BETWEEN = ("vs", "vs.", "versus")  # words that stand between contenders and mean nothing
+EXAMPLE = "wavescope compare fixed vs streamk --m 2304 --n 2304 --k 4096"
+_PROBLEM = re.compile(r"\d+(x\d+)+", re.ASCII | re.IGNORECASE)
+
+
+@dataclass(frozen=True)
+class Lineup:
+    """Who takes part, in the order of the words: `names` of all, `variants` without the `library`."""
+
+    names: tuple[str, ...]
+    variants: tuple[Variant, ...]
+    library: bool
+
+
+def contenders(words: Sequence[str]) -> Lineup:
+    """Read the words; `all` stands for every schedule that no other word names.
+
+    Raises: UsageError for a word that is no contender, one that comes twice, and fewer
+    than two contenders.
+    """
+    found: dict[str, Variant | None] = {}
+    asked = [word for word in words if word.strip().lower() not in BETWEEN]
+    if not any(word.strip() for word in asked):
+        raise UsageError(f"no schedules to compare; name two, as in '{EXAMPLE}'")
+    for word in asked:
+        if word.strip().lower() != ALL:
+            variant = _contender(word)
+            name = LIBRARY if variant is None else str(variant)
+            if name in found:
+                raise UsageError(f"{name} is named twice; a comparison needs different contenders")
+            found[name] = variant
+    if len(asked) - len(found) > 1:
+        raise UsageError(f"{ALL} is named twice; once stands for every schedule")
+    found = _in_order(asked, found)
+    if len(found) < 2:
+        (name,) = found
+        raise UsageError(f"{name} alone is no comparison; name a second contender, as in '{EXAMPLE}'")
+    return Lineup(tuple(found), tuple(variant for variant in found.values() if variant), LIBRARY in found)
+
+
+def _in_order(asked: Sequence[str], named: dict[str, Variant | None]) -> dict[str, Variant | None]:
+    """The named contenders with `all` in its place."""
+    ordered: dict[str, Variant | None] = {}
+    rest = iter(named.items())
+    for word in asked:
+        if word.strip().lower() == ALL:
+            ordered |= {name: Variant(name) for name in SCHEDULES if name not in named}
+        else:
+            ordered.update([next(rest)])
+    return ordered
+
+
+def _contender(word: str) -> Variant | None:
+    """The variant that a word names, None for the library."""
+    text = word.strip()
+    name = re.split("[:@]", text)[0]
+    if name.lower() == LIBRARY:
+        if text.lower() != LIBRARY:
+            raise UsageError(f'"{word}": {LIBRARY} takes no options; it chooses its own kernel')
+        return None
+    if _PROBLEM.fullmatch(text):
+        raise UsageError(
+            f'"{word}" is a problem, not a schedule; all contenders compute the one that --m, --n and --k give, '
+            "so compare once for each problem"
+        )
+    if name not in SCHEDULES:
+        known = (*SCHEDULES, LIBRARY, ALL)
+        close = get_close_matches(name.lower(), known, 1)
+        hint = f"; did you mean {close[0]}?" if close else ""
+        raise UsageError(f'"{word}" is no schedule to compare; use {", ".join(known[:-1])} or {known[-1]}{hint}')
+    return Variant.parse(text)
+
+
+def one_value(option: str, values: Sequence[str]) -> str:
+    """The value of a size that may be given once.
+
+    Raises: UsageError where it comes with several values: a comparison has one problem.
+    """
+    given = list(dict.fromkeys(value.strip() for value in values))
+    if len(given) > 1:
+        raise UsageError(
+            f"{option} is given as {' and as '.join(given)}: these are different problems; compare once for each"
+        )
+    return given[0]

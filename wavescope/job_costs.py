@@ -1,0 +1,66 @@
+"""What each job of a schedule costs by a calibration, in cycles of an SM that is as full as the calibration's."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from wavescope.calibration import Calibration
+from wavescope.jobs import Jobs
+from wavescope.list_schedule import FloatArray, JobCosts
+from wavescope.schedule import Schedule
+from wavescope.trace import Reduction
+
+
+def job_costs(
+    schedule: Schedule,
+    jobs: Jobs,
+    calibration: Calibration,
+    reduction: Reduction,
+    places: int,
+    sms: int,
+    random: np.random.Generator,
+) -> JobCosts:
+    """Cycles of each job's parts; `random` draws the noise of its work."""
+    count, units = len(jobs), schedule.num_units
+    is_share = np.arange(count) >= units
+    first = np.zeros(count, np.bool_)
+    first[jobs.first] = True
+    noise = np.exp(random.standard_normal(count) * calibration.noise)
+    hardware = schedule.dispatch == "hardware"
+    between = {
+        "hardware": calibration.turnaround_cycles,
+        "static": calibration.gap_cycles,
+        "queue": calibration.queue_gap_cycles,
+    }[schedule.dispatch]
+    handover = np.where(first, 0.0, between)
+    slower = 1 + calibration.stream_slowdown * schedule.is_staggered
+    per_k_iter = calibration.cycles_per_k_iter * slower * (1 - calibration.idle_gain * _idle(schedule, places, sms))
+    mac = (schedule.k_iters * per_k_iter + calibration.fixed_cycles)[jobs.unit] + first * calibration.cold_cycles
+    stores = schedule.stores_tile[jobs.unit] | (jobs.last_of > 0)
+    return JobCosts(
+        handover=handover if hardware else np.zeros(count),
+        before=handover + np.where(first | hardware, calibration.prologue_cycles, 0.0),
+        mac=np.where(is_share, 0.0, mac) * noise,
+        leave=np.where(jobs.leaves, calibration.partial_cycles, 0.0) * noise,
+        add=_add(jobs, is_share, calibration, reduction) * noise,
+        store=np.where(stores & ~is_share, calibration.epilogue_cycles, 0.0) * noise,
+        after=np.full(count, calibration.exit_cycles if hardware else 0.0),
+    )
+
+
+def _idle(schedule: Schedule, places: int, sms: int) -> FloatArray:
+    """For each unit, the share of SMs that has nothing to do meanwhile: known beforehand where units are equal."""
+    index = np.arange(schedule.num_units)
+    if schedule.dispatch == "static" and schedule.num_slots:
+        return np.full(schedule.num_units, max(0.0, 1 - schedule.num_ctas / sms))
+    last_wave = index >= schedule.num_units - schedule.num_units % places
+    return np.where(last_wave, max(0.0, 1 - np.count_nonzero(last_wave) / sms), 0.0)
+
+
+def _add(jobs: Jobs, is_share: np.ndarray, calibration: Calibration, reduction: Reduction) -> FloatArray:
+    """Reading others' partial sums: an owner one after the other, a share of all, the last of an atomic sum one."""
+    if reduction == "atomic":
+        each = np.where(jobs.last_of > 0, calibration.add_cycles, 0.0)
+        # a share of one sum instead of a share of each: so much less to read
+        return np.where(is_share, calibration.share_cycles / np.maximum(jobs.needs, 1), each)
+    return np.where(is_share, calibration.share_cycles, calibration.add_cycles * jobs.needs)
