@@ -148,7 +148,7 @@ __device__ __forceinline__ void reduce(const Sums& sums, const Plan& plan, int r
             if (unit.tile != tile) unit = whole_tile(plan.grid, tile, 0);
             store_piece(unit, part, warp, v);
         });
-    if (PROBE) __syncthreads();
+    __syncthreads();  // no warp may still ask for the launch's number when the CTA counts itself as ended
     end_span<SCHEDULE_ID>(records, nobodys, PART_FIXUP, KIND_FIXUP);
 }
 
