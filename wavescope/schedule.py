@@ -140,6 +140,14 @@ class Schedule:
         return staggered
 
     @property
+    def is_edge(self) -> NDArray[np.bool_]:
+        """True where the unit's tile reaches over m or n: kernels copy such a tile by checked, slower loads."""
+        beyond: NDArray[np.bool_] = ((self.tile_m + 1) * self.tile.m > self.problem.m) | (
+            (self.tile_n + 1) * self.tile.n > self.problem.n
+        )
+        return beyond
+
+    @property
     def in_words(self) -> str:
         """What really runs, where the name alone would mislead."""
         if self.name not in SPLIT_SCHEDULES:
