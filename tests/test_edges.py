@@ -122,7 +122,7 @@ def test_launches_with_edges_alone_tell_the_other_costs_as_well(truth: Calibrati
     assert 0.22 < found.edge_slowdown < 0.31
     assert "edge_slowdown" not in found.unseen
     for trace in edges:
-        assert predict(trace, found).error == pytest.approx(0, abs=0.03)
+        assert predict(trace, found).error == pytest.approx(0, abs=0.04)
 
 
 def test_a_launch_of_nothing_but_edges_takes_the_cost_from_elsewhere() -> None:
