@@ -117,11 +117,12 @@ def test_launches_with_edges_alone_tell_the_other_costs_as_well(truth: Calibrati
     ]
     found = fit(edges)
     assert found.cycles_per_k_iter == pytest.approx(truth.cycles_per_k_iter, rel=0.03)
-    # what a unit costs once is not known before this cost, so it stands among the k_iters: a sixth too little
-    assert found.edge_slowdown == pytest.approx(0.3, abs=0.06)
+    # what a unit costs once is not known before this cost, so it stands among the k_iters; and the
+    # neighbours on an SM blur it: up to a quarter too little, which cycles_per_k_iter makes up for
+    assert 0.22 < found.edge_slowdown < 0.31
     assert "edge_slowdown" not in found.unseen
     for trace in edges:
-        assert predict(trace, found).error == pytest.approx(0, abs=0.03)
+        assert predict(trace, found).error == pytest.approx(0, abs=0.04)
 
 
 def test_a_launch_of_nothing_but_edges_takes_the_cost_from_elsewhere() -> None:
