@@ -14,7 +14,7 @@ from wavescope.calibration_row import Calibration
 from wavescope.errors import UsageError
 from wavescope.fixup_costs import estimated_fixup_cycles
 from wavescope.grid_model import GridModel
-from wavescope.launch_costs import fixup_cycles, recorded_launch
+from wavescope.launch_costs import fixup_cycles, gap_cycles, prologue_and_exit_cycles, recorded_launch
 from wavescope.leave_one_out import leave_one_out, predict
 from wavescope.problem import Problem, Tile
 from wavescope.replay import replay, schedule_of
@@ -145,9 +145,21 @@ def test_spans_of_spare_ctas_by_hand() -> None:
     rows += [Span(Kind.WAIT, 2, 2, 70, 75), Span(Kind.FIXUP, 2, 2, 75, 135)]
     launch = {"schedule": "tailsplit", "raster": "grouped8", "parts": 2, "reducers": 1}
     trace = trace_from(rows, sms=3, problem=schedule.problem, tile=schedule.tile, **launch)
-    found = fixup_cycles(recorded_launch(trace, trace.launches[0]))
+    one = recorded_launch(trace, trace.launches[0])
+    found = fixup_cycles(one)
     assert (found.partial.tolist(), found.spare.tolist()) == ([25, 25], [30])
     assert (len(found.add), len(found.share)) == (0, 0)
+    # what is no unit's ends CTA 2, after a gap of 20; there is none between its wait and what it adds
+    prologue, leaving = prologue_and_exit_cycles(one)
+    assert (prologue.tolist(), leaving.tolist()) == ([0, 0, 0], [150, 150, 165])
+    assert gap_cycles(one).tolist() == [25, 25, 20]
+    # the launch says who added, whatever a model would choose today
+    assert one.schedule is not None
+    assert one.schedule.reducers == 1
+    by_shares = replace(trace, launches=(replace(trace.launches[0], reducers=0),))
+    again = recorded_launch(by_shares, by_shares.launches[0]).schedule
+    assert again is not None
+    assert again.reducers == 0
 
 
 def test_partial_sums_nobody_recorded_are_estimated_from_their_bytes() -> None:
