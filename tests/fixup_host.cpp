@@ -1,5 +1,5 @@
 // Runs the kernels' loop on the small GPU of host_gpu.h.  Reads one case a line: schedule,
-// TileGrid, CTAs, parts, split_tiles, slots, places, launches, launches before them, seed.
+// TileGrid, CTAs, parts, split_tiles, reducers, slots, places, launches, launches before, seed.
 // Answers "ok" and a digest of all C, or what went wrong, and then ends.
 #include "fixup_host.h"
 
@@ -17,7 +17,7 @@ namespace {
 struct Case {
     int schedule;
     TileGrid grid;
-    int num_ctas, parts, split_tiles, num_slots, places, launches;
+    int num_ctas, parts, split_tiles, reducers, num_slots, places, launches;
     unsigned int launches_before;
     unsigned long long seed;
 };
@@ -109,7 +109,7 @@ std::string launch() {
     run.c.assign(static_cast<size_t>(num_tiles(its.grid)) * THREADS * FLOATS, -1);
     run.stores.assign(run.c.size(), 0);
     run.products.clear();
-    Arguments arguments{its.grid, its.parts, its.split_tiles, &run.counter,
+    Arguments arguments{its.grid, its.parts, its.split_tiles, its.reducers, &run.counter,
                         Workspace{run.partials.data(), run.sync.data(), its.num_slots}};
     const char* const stopped = host_gpu::run(host_gpu::Launch{
         its.num_ctas, THREADS, its.places, its.seed + run.launch, kernel_of(its.schedule), &arguments,
@@ -158,10 +158,10 @@ void host_run::store_part(const Unit& unit, int part, int warp, const float* sum
 
 int main() {
     Case& its = run.its;
-    while (std::scanf("%d %d %d %d %d %d %d %d %d %d %d %u %llu", &its.schedule, &its.grid.tiles_m,
+    while (std::scanf("%d %d %d %d %d %d %d %d %d %d %d %d %u %llu", &its.schedule, &its.grid.tiles_m,
                       &its.grid.tiles_n, &its.grid.k_iters, &its.grid.raster_group, &its.num_ctas, &its.parts,
-                      &its.split_tiles, &its.num_slots, &its.places, &its.launches, &its.launches_before,
-                      &its.seed) == 13) {
+                      &its.split_tiles, &its.reducers, &its.num_slots, &its.places, &its.launches,
+                      &its.launches_before, &its.seed) == 14) {
         set_up();
         unsigned long long sofar = 0xcbf29ce484222325ull;
         for (run.launch = 0; run.launch < its.launches; ++run.launch) {

@@ -8,11 +8,12 @@
 
 namespace host_run {
 
-constexpr int THREADS = 64, FLOATS = 32;
+// Of a tile's pieces, a warp that adds a share finds one, two or three: what it takes two at a time, and alone.
+constexpr int THREADS = 64, FLOATS = 80;
 
 struct Arguments {
     wavescope::TileGrid grid;
-    int parts, split_tiles;
+    int parts, split_tiles, reducers;
     int* counter;
     wavescope::Workspace space;
 };

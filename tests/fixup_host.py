@@ -1,10 +1,10 @@
-"""Compiles and runs tests/fixup_kernel.cpp and fixup_host.cpp: loop.cuh and fixup.cuh as they stand, or with a fault planted."""
+"""Compiles and runs fixup_kernel.cpp with fixup_host.cpp: loop.cuh and fixup.cuh as they are, or with a fault."""
 
 from __future__ import annotations
 
 import shutil
 import subprocess
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from random import Random
 
@@ -20,7 +20,7 @@ from wavescope.trace import Reduction
 INCLUDE = Path(kernel_directory()) / "include"
 TESTS = Path(__file__).parent
 OPTIONS = ("-std=c++17", "-Wall", "-Werror", "-Wno-unknown-pragmas", f"-I{TESTS}")
-TILE = Tile(16, 16, 16)  # a name for it only: on the host a tile is 64 threads of 32 floats
+TILE = Tile(16, 16, 16)  # a name for it only: on the host a tile is 64 threads of 80 floats
 MAX_CTAS = 20
 
 
@@ -43,7 +43,7 @@ class Case:
         it = self.schedule
         tiles_m, tiles_n = TILE.tiles_m(it.problem), TILE.tiles_n(it.problem)
         grid = (tiles_m, tiles_n, TILE.k_iters(it.problem), it.raster.group(tiles_m))
-        plan = (it.num_ctas, it.parts, it.split_tiles, it.num_slots)
+        plan = (it.num_ctas, it.parts, it.split_tiles, it.reducers, it.num_slots)
         how = (self.resident, self.launches, self.launches_before, self.seed)
         return " ".join(map(str, (SCHEDULE_IDS[it.name], *grid, *plan, *how)))
 
@@ -54,7 +54,7 @@ def schedule_of(name: str, tiles: tuple[int, int], k_iters: int, places: int, pa
 
 
 def draw(rng: Random, names: tuple[ScheduleName, ...]) -> Case:
-    """A random case of one of the schedules, with as few resident CTAs as it bears."""
+    """A random case of one of the schedules."""
     while True:
         name, places = rng.choice(names), rng.randint(1, 12)
         most = {"splitk": 6, "streamk": places, "hybrid": 2, "tailsplit": min(places, 8)}.get(name)
@@ -62,30 +62,60 @@ def draw(rng: Random, names: tuple[ScheduleName, ...]) -> Case:
         tiles = (rng.randint(1, 4), rng.randint(1, 4))
         try:
             schedule = schedule_of(name, tiles, rng.choice((1, 2, 3, 5, 8, 13)), places, parts)
-        except ShapeError:  # more parts than k_iters
+        except ShapeError:  # more parts than k_iters, or than places
             continue
+        if rng.random() < 0.5:
+            schedule = replace(schedule, reducers=rng.randint(0, spare_ctas(schedule)))
         if schedule.num_ctas > MAX_CTAS or (name in SPLIT_SCHEDULES and not schedule.num_slots):
             continue
-        resident = rng.choice((schedule.num_ctas, least_resident(schedule)))
-        last_number = 0xFFFFFFFF // schedule.num_ctas  # of launches; the next one begins at 1 again
-        launches, before = rng.choice(((1, 0), (2, 0), (3, 0), (4, last_number - 2)))
-        return Case(schedule, resident, launches, before, rng.getrandbits(63))
+        return case_of(rng, schedule)
+
+
+def draw_reducing(rng: Random) -> Case:
+    """A random case in which CTAs without a part add all partial sums: any number of tiles and reducers."""
+    split_tiles, parts, spare = rng.randint(1, 4), rng.randint(2, 3), rng.randint(1, 4)
+    places = split_tiles * parts + spare
+    schedule = schedule_of("tailsplit", (1, split_tiles + places), rng.choice((3, 5, 8)), places, parts)
+    return case_of(rng, replace(schedule, reducers=rng.randint(1, spare_ctas(schedule))))
+
+
+def case_of(rng: Random, schedule: Schedule) -> Case:
+    """Launches of the schedule, with all CTAs resident or as few as it bears."""
+    resident = rng.choice((schedule.num_ctas, least_resident(schedule)))
+    last_number = 0xFFFFFFFF // schedule.num_ctas  # of launches; the next one begins at 1 again
+    launches, before = rng.choice(((1, 0), (2, 0), (3, 0), (4, last_number - 2)))
+    return Case(schedule, resident, launches, before, rng.getrandbits(63))
+
+
+def cases_of(name: ScheduleName) -> list[Case]:
+    rng = Random(7)
+    return [draw(rng, (name,)) for _ in range(25)]
+
+
+def reducing_cases() -> list[Case]:
+    rng = Random(7)
+    return [draw_reducing(rng) for _ in range(25)]
+
+
+def spare_ctas(schedule: Schedule) -> int:
+    """CTAs that have no part of a split tile, and may add the partial sums: the most that `reducers` may be."""
+    parts = schedule.split_tiles * schedule.parts
+    return schedule.num_ctas - parts if schedule.is_cooperative and schedule.split_tiles else 0
 
 
 def least_resident(schedule: Schedule) -> int:
     """Places without which the schedule's CTAs would wait for ever.
 
-    One is enough where CTAs wait for those of smaller index only.  The parts of a tile
-    that wait for one another need as many as they are, or all where they are dealt round.
+    One is enough where CTAs wait for those of smaller index only; the parts of a tile that
+    wait for one another need as many as they are.
     """
-    if not schedule.is_cooperative or not schedule.split_tiles:
-        return 1
-    return schedule.parts if schedule.split_tiles * schedule.parts <= schedule.num_ctas else schedule.num_ctas
+    waits_for_later = schedule.is_cooperative and schedule.split_tiles and not schedule.reducers
+    return schedule.parts if waits_for_later else 1
 
 
 def compile_objects(folder: Path) -> list[Path]:
     """Object files that every program shares: the small GPU, and what is around the loop."""
-    made = [folder / "host_gpu.o", folder / "fixup_host.o"]
+    made = [folder / f"{source}.o" for source in ("host_gpu", "host_memory", "fixup_host")]
     for file in made:
         source = TESTS / file.with_suffix(".cpp").name
         subprocess.run([host_compiler(), *OPTIONS, f"-I{INCLUDE}", "-O2", "-c", source, "-o", file], check=True)
@@ -109,11 +139,13 @@ def answers(program: Path, cases: list[Case]) -> list[str]:
     return done.stdout.splitlines()
 
 
-def include_with(folder: Path, header: str, old: str, new: str) -> Path:
-    """A copy of the headers in which `old`, found once in one of them, has become `new`."""
+def include_with(folder: Path, header: str, *changes: tuple[str, str]) -> Path:
+    """A copy of the headers in which each old text, found once in one of them, has become a new one."""
     copy = folder / "include"
     shutil.copytree(INCLUDE, copy)
     text = (copy / header).read_text()
-    assert text.count(old) == 1, f"{header} holds {old!r} {text.count(old)} times"
-    (copy / header).write_text(text.replace(old, new))
+    for old, new in changes:
+        assert text.count(old) == 1, f"{header} holds {old!r} {text.count(old)} times"
+        text = text.replace(old, new)
+    (copy / header).write_text(text)
     return copy

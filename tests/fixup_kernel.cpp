@@ -15,7 +15,8 @@ void kernel(void* at) {
     const Arguments& given = *static_cast<const Arguments*>(at);
     float acc[FLOATS];
     run_units<SCHEDULE_ID, THREADS>(
-        [&] { return given.grid; }, given.parts, given.split_tiles, given.counter, given.space, nullptr, acc,
+        [&] { return given.grid; }, given.parts, given.split_tiles, given.reducers, given.counter, given.space, nullptr,
+        acc,
         [&](const Unit& unit) { multiply(acc, unit); },
         [&](const Unit& unit) {
             for (int part = 0; part < FLOATS / PIECE; ++part)

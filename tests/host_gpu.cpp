@@ -1,16 +1,10 @@
 // The threads of a launch as fibers, one of them running at a time.  Whenever one touches
-// memory that others see, chance may let another go on.  Which accesses are ordered is told
-// by vector clocks: a thread knows, of each thread, the accesses before a certain time.
-#include "host_gpu.h"
+// memory that others see, chance may let another go on.
+#include "host_machine.h"
 
-#include <ucontext.h>
-
-#include <algorithm>
 #include <cstdarg>
 #include <cstdio>
-#include <map>
 #include <memory>
-#include <vector>
 
 namespace host_gpu {
 namespace {
@@ -19,55 +13,6 @@ constexpr int STACK_BYTES = 64 * 1024;
 constexpr unsigned long long IDLE_STEP_NS = 300000000;  // so far the time goes on when all wait for flags
 constexpr int MAX_IDLE_STEPS = 1000, MAX_SWITCHES = 5000000;
 
-using Clock = std::vector<unsigned int>;  // an element for each thread of the launch
-
-void join(Clock& clock, const Clock& other) {
-    for (size_t i = 0; i < other.size(); ++i) clock[i] = std::max(clock[i], other[i]);
-}
-
-struct Past {  // an access that happened
-    int fiber;
-    Access access;
-    unsigned int time;
-};
-using History = std::vector<Past>;
-
-struct Variable {  // of one CTA's shared memory
-    std::vector<char> bytes;
-    History history;
-};
-
-struct Cta {
-    int at_barrier = 0, ended = 0, priority = 0;
-    std::map<const void*, Variable> shared;
-};
-
-enum State { READY, AT_BARRIER, WAITING, ENDED };
-
-struct Fiber {
-    ucontext_t context;
-    State state = READY;
-    Clock clock;
-    unsigned int seen = 0;  // changes of flags when this thread last looked at one
-};
-
-struct Machine {
-    Launch launch;
-    unsigned long long random;
-    int switch_one_in, tries;
-    std::vector<Cta> ctas;
-    std::vector<Fiber> fibers;
-    std::vector<int> ready;
-    std::vector<History> partials;
-    std::vector<Clock> flags;  // what the last release of each word of `sync` lets others know
-    int running = 0, next_cta = 0, idle_steps = 0;
-    unsigned int changes = 1;  // of flags
-    unsigned long long now_ns = 1000;
-    ucontext_t scheduler;
-    bool failed = false;
-};
-
-Machine* machine;
 char message[300];
 std::unique_ptr<char[]> stacks;
 size_t num_stacks = 0;
@@ -79,71 +24,6 @@ unsigned int chance(unsigned int below) {  // splitmix64
     return static_cast<unsigned int>((z ^ z >> 31) >> 32) % below;
 }
 
-Fiber& me() { return machine->fibers[machine->running]; }
-int cta_of(int fiber) { return fiber / machine->launch.threads; }
-int thread_of(int fiber) { return fiber % machine->launch.threads; }
-
-void leave_as(State state) {
-    me().state = state;
-    if (state == READY) machine->ready.push_back(machine->running);
-    swapcontext(&me().context, &machine->scheduler);
-}
-
-void wake(int fiber) {
-    machine->fibers[fiber].state = READY;
-    machine->ready.push_back(fiber);
-}
-
-void wake_waiting() {
-    for (size_t i = 0; i < machine->fibers.size(); ++i)
-        if (machine->fibers[i].state == WAITING) wake(static_cast<int>(i));
-}
-
-void perhaps_let_others_go_on() {
-    if (chance(machine->switch_one_in) == 0) leave_as(READY);
-}
-
-// Faults an access that is not ordered after another thread's access it conflicts with.
-void remember(History& history, Access access, const char* what) {
-    const int fiber = machine->running;
-    for (const Past& past : history) {
-        const bool conflict = access == WRITE || access != past.access;
-        if (conflict && past.time > me().clock[past.fiber] && past.fiber != fiber && *machine->launch.error == 0) {
-            static const char* const words[] = {"read", "write", "add"};
-            fail("race on %s: %s by thread %d of CTA %d, %s by thread %d of CTA %d", what, words[past.access],
-                 thread_of(past.fiber), cta_of(past.fiber), words[access], thread_of(fiber), cta_of(fiber));
-        }
-    }
-    if (access == WRITE) history.clear();  // who comes after it comes after those before it
-    history.push_back(Past{fiber, access, me().clock[fiber]});
-}
-
-void touch_partial(const float4* at, Access access) {
-    perhaps_let_others_go_on();
-    const long long index = at - machine->launch.partials;
-    if (index < 0 || index >= machine->launch.num_partials) fail("partial sum %lld is outside the workspace", index);
-    remember(machine->partials[index], access, "a partial sum");
-}
-
-Clock& flag_clock(const unsigned int* flag) {
-    perhaps_let_others_go_on();
-    const long long index = flag - machine->launch.sync;
-    if (index < 0 || index >= machine->launch.num_sync) fail("flag %lld is outside the workspace", index);
-    return machine->flags[index];
-}
-
-void flags_changed() {
-    ++machine->changes;
-    wake_waiting();
-}
-
-unsigned int count_on(unsigned int* counter, unsigned int last) {
-    const unsigned int before = *counter;
-    *counter = before >= last ? 0 : before + 1;
-    flags_changed();
-    return before;
-}
-
 void start_cta() {
     const int first = machine->next_cta++ * machine->launch.threads;
     for (int fiber = first; fiber < first + machine->launch.threads; ++fiber) machine->ready.push_back(fiber);
@@ -152,18 +32,20 @@ void start_cta() {
 void thread_body() {
     machine->launch.kernel(machine->launch.arguments);
     Cta& cta = machine->ctas[cta_of(machine->running)];
-    if (cta.at_barrier > 0) fail("a thread has ended while others wait at a barrier for it");
-    if (++cta.ended == machine->launch.threads && machine->next_cta < machine->launch.num_ctas) start_cta();
+    Barrier& of_warp = cta.of_warps[thread_of(machine->running) / WARP];
+    if (cta.barrier.waiting + of_warp.waiting > 0) fail("a thread has ended while others wait at a barrier for it");
+    ++of_warp.ended;
+    if (++cta.barrier.ended == machine->launch.threads && machine->next_cta < machine->launch.num_ctas) start_cta();
     leave_as(ENDED);
 }
 
-// The ready thread that goes on: of a few taken at random, one of the CTA with the highest priority.
+// The ready thread that goes on: of a few taken at random, one with the highest priority.
 int next_fiber() {
     size_t best = chance(static_cast<unsigned int>(machine->ready.size()));
     for (int i = 1; i < machine->tries; ++i) {
         const size_t other = chance(static_cast<unsigned int>(machine->ready.size()));
-        if (machine->ctas[cta_of(machine->ready[other])].priority > machine->ctas[cta_of(machine->ready[best])].priority)
-            best = other;
+        const Fiber &found = machine->fibers[machine->ready[other]], &kept = machine->fibers[machine->ready[best]];
+        if (found.priority > kept.priority) best = other;
     }
     const int fiber = machine->ready[best];
     machine->ready[best] = machine->ready.back();
@@ -175,11 +57,13 @@ void set_up(Machine& all, const Launch& launch) {
     const size_t num_fibers = static_cast<size_t>(launch.num_ctas) * launch.threads;
     all.launch = launch;
     all.random = launch.seed;
-    const int switches[] = {2, 8, 60}, tries[] = {1, 3, 60};  // from any order at all to one CTA after the other
+    const int switches[] = {2, 8, 60}, tries[] = {1, 3, 60};  // from any order at all to one after the other
+    const int alike[] = {launch.threads, WARP, 1};            // threads of one priority: CTA, warp or thread
     all.switch_one_in = switches[chance(3)];
     all.tries = tries[chance(3)];
+    const size_t num_alike = alike[chance(3)];
     all.ctas.resize(launch.num_ctas);
-    for (Cta& cta : all.ctas) cta.priority = chance(1u << 30);
+    for (Cta& cta : all.ctas) cta.of_warps.resize(launch.threads / WARP);
     all.fibers.resize(num_fibers);
     all.partials.resize(launch.num_partials);
     all.flags.assign(launch.num_sync, Clock(num_fibers));
@@ -188,6 +72,7 @@ void set_up(Machine& all, const Launch& launch) {
         Fiber& fiber = all.fibers[i];
         fiber.clock.resize(num_fibers);
         fiber.clock[i] = 1;
+        fiber.priority = i % num_alike == 0 ? chance(1u << 30) : all.fibers[i - 1].priority;
         getcontext(&fiber.context);
         fiber.context.uc_stack.ss_sp = &stacks[i * STACK_BYTES];
         fiber.context.uc_stack.ss_size = STACK_BYTES;
@@ -211,6 +96,28 @@ bool step() {
 
 }  // namespace
 
+Machine* machine;
+
+void leave_as(State state) {
+    me().state = state;
+    if (state == READY) machine->ready.push_back(machine->running);
+    swapcontext(&me().context, &machine->scheduler);
+}
+
+void wake(int fiber) {
+    machine->fibers[fiber].state = READY;
+    machine->ready.push_back(fiber);
+}
+
+void wake_waiting() {
+    for (size_t i = 0; i < machine->fibers.size(); ++i)
+        if (machine->fibers[i].state == WAITING) wake(static_cast<int>(i));
+}
+
+void perhaps_let_others_go_on() {
+    if (chance(machine->switch_one_in) == 0) leave_as(READY);
+}
+
 const char* run(const Launch& launch) {
     Machine all;
     machine = &all;
@@ -221,7 +128,7 @@ const char* run(const Launch& launch) {
     if (all.failed) return message;
     if (all.idle_steps > MAX_IDLE_STEPS) return "threads wait for ever for a flag";
     for (const Cta& cta : all.ctas)
-        if (cta.ended != launch.threads) return "threads wait at a barrier that others never reach";
+        if (cta.barrier.ended != launch.threads) return "threads wait at a barrier that others never reach";
     return "";
 }
 
@@ -239,96 +146,4 @@ Index thread_index() { return Index{static_cast<unsigned int>(thread_of(machine-
 Index block_index() { return Index{static_cast<unsigned int>(cta_of(machine->running))}; }
 Index grid_size() { return Index{static_cast<unsigned int>(machine->launch.num_ctas)}; }
 
-void* shared(const void* variable, int bytes, Access access) {
-    perhaps_let_others_go_on();
-    Variable& found = machine->ctas[cta_of(machine->running)].shared[variable];
-    if (access == READ && found.bytes.empty()) fail("race on shared memory: read before it was written");
-    found.bytes.resize(bytes);
-    remember(found.history, access, "shared memory");
-    return found.bytes.data();
-}
-
 }  // namespace host_gpu
-
-using namespace host_gpu;
-
-namespace wavescope {
-
-float4 load_l2(const float4* from) {
-    touch_partial(from, READ);
-    return *from;
-}
-
-void store_l2(float4* to, const float4& value) {
-    touch_partial(to, WRITE);
-    *to = value;
-}
-
-void add_l2(float4* to, const float4& value) {
-    touch_partial(to, ADD);
-    to->x += value.x, to->y += value.y, to->z += value.z, to->w += value.w;
-}
-
-void release(unsigned int* flag, unsigned int value) {
-    flag_clock(flag) = me().clock;
-    ++me().clock[machine->running];
-    *flag = value;
-    flags_changed();
-}
-
-unsigned int acquire(const unsigned int* flag) {
-    join(me().clock, flag_clock(flag));
-    me().seen = machine->changes;
-    return *flag;
-}
-
-unsigned int count_up(unsigned int* counter, unsigned int last) {
-    Clock& clock = flag_clock(counter);
-    join(me().clock, clock);
-    clock = me().clock;
-    ++me().clock[machine->running];
-    return count_on(counter, last);
-}
-
-void count(unsigned int* counter, unsigned int last) {
-    flag_clock(counter);  // not read nor written: this orders nothing
-    count_on(counter, last);
-}
-
-void cta_barrier() {
-    const int threads = machine->launch.threads, first = cta_of(machine->running) * threads;
-    Cta& cta = machine->ctas[cta_of(machine->running)];
-    if (cta.ended > 0) fail("a thread waits at a barrier that another has passed by");
-    if (++cta.at_barrier < threads) return leave_as(AT_BARRIER);
-    Clock all = me().clock;
-    for (int fiber = first; fiber < first + threads; ++fiber) join(all, machine->fibers[fiber].clock);
-    for (int fiber = first; fiber < first + threads; ++fiber) {
-        machine->fibers[fiber].clock = all;
-        ++machine->fibers[fiber].clock[fiber];
-        if (fiber != machine->running) wake(fiber);
-    }
-    cta.at_barrier = 0;
-    leave_as(READY);
-}
-
-// Only who waits for a flag asks for the time: it may as well wait until a flag changes, or nobody else can go on.
-unsigned long long now_ns() {
-    if (me().seen == machine->changes) leave_as(WAITING);
-    return machine->now_ns;
-}
-
-}  // namespace wavescope
-
-void __syncthreads() { wavescope::cta_barrier(); }
-
-int atomicAdd(int* counter, int value) {
-    perhaps_let_others_go_on();
-    return (*counter += value) - value;
-}
-
-int atomicExch(int* counter, int value) {
-    perhaps_let_others_go_on();
-    const int before = *counter;
-    *counter = value;
-    return before;
-}

@@ -1,8 +1,8 @@
 // A small GPU for the host compiler: what kernels/include takes from CUDA and from
-// memory.cuh, over fibers in random order (host_gpu.cpp).  Memory is as on a GPU in this:
-// what another thread wrote may be read only after a barrier, or after the acquire of a
-// flag that was released after the write.  An access without such an order is a fault
-// whenever it happens, even where the value would have been right.
+// memory.cuh, over fibers in random order (host_gpu.cpp, host_memory.cpp).  Memory is as on
+// a GPU in this: what another thread wrote may be read only after a barrier, or after the
+// acquire of a flag that was released after the write.  An access without such an order is
+// a fault whenever it happens, even where the value would have been right.
 #pragma once
 
 #include <cstring>
@@ -67,8 +67,10 @@ void store_l2(float4* to, const float4& value);
 void add_l2(float4* to, const float4& value);
 void release(unsigned int* flag, unsigned int value);
 unsigned int acquire(const unsigned int* flag);
+unsigned int relaxed(const unsigned int* word);
 unsigned int count_up(unsigned int* counter, unsigned int last);
 void count(unsigned int* counter, unsigned int last);
+void warp_barrier();
 void cta_barrier();
 unsigned long long now_ns();
 

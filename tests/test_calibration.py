@@ -49,6 +49,7 @@ ROW = Calibration(
     sharing=1.0,
     seniority=0.0,
     stream_slowdown=0.2,
+    edge_slowdown=0.3,
     noise=0.005,
     source="made up for tests",
 )
@@ -121,7 +122,7 @@ def test_a_fit_finds_the_costs_that_made_the_traces() -> None:
         1,
     )
     assert found.recorded_in == "6 launches, 2840 units of 32, 64, 128 k_iters (simulated)"
-    assert found.unseen == ("stream_slowdown",)
+    assert found.unseen == ("stream_slowdown", "edge_slowdown")
     assert found.estimated == ("partial_cycles", "add_cycles", "share_cycles", "spare_cycles")
 
 
@@ -159,7 +160,7 @@ def test_how_ctas_share_an_sm_is_fitted(sharing: float, seniority: float) -> Non
         assert getattr(found, name) == pytest.approx(getattr(truth, name), rel=relative, abs=absolute), name
     assert found.idle_gain == 0
     assert found.idle_clock_mhz == found.clock_mhz
-    assert found.unseen == ("stream_slowdown", "queue_gap_cycles")
+    assert found.unseen == ("stream_slowdown", "edge_slowdown", "queue_gap_cycles")
 
 
 def test_which_of_two_equal_ctas_gets_ahead_does_not_matter() -> None:
@@ -186,8 +187,8 @@ def test_one_k_does_not_tell_fixed_costs_apart() -> None:
     # (32 * 400 + 1500) / 32 = 446.9
     assert found.cycles_per_k_iter == pytest.approx(446.9, rel=0.003)
     assert found.fixed_cycles == 0
-    assert found.unseen == ("fixed_cycles", "stream_slowdown", "gap_cycles", "queue_gap_cycles")
-    assert "; not to be told from these launches: fixed_cycles, stream_slowdown, " in found.source
+    assert found.unseen == ("fixed_cycles", "stream_slowdown", "edge_slowdown", "gap_cycles", "queue_gap_cycles")
+    assert "; not to be told from these launches: fixed_cycles, stream_slowdown, edge_slowdown, " in found.source
 
 
 def test_ctas_alone_count_as_main_loop() -> None:
@@ -253,6 +254,7 @@ def test_rows_can_be_simulated() -> None:
         assert 0 <= row.sharing <= 1
         assert 0 <= row.seniority < 1
         assert 0 <= row.idle_gain < 1
+        assert 0 <= row.edge_slowdown < 1
         assert row.source
 
 

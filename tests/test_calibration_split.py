@@ -66,7 +66,7 @@ def test_split_tiles_tell_what_partial_sums_cost() -> None:
     assert found.stream_slowdown == pytest.approx(0.2, abs=0.01)
     assert found.cycles_per_k_iter == pytest.approx(400, rel=0.005)
     assert found.fixed_cycles == pytest.approx(1500, abs=150)
-    assert (found.estimated, found.unseen) == ((), ("queue_gap_cycles",))
+    assert (found.estimated, found.unseen) == ((), ("edge_slowdown", "queue_gap_cycles"))
 
 
 def test_with_several_ctas_an_sm_too() -> None:
@@ -77,7 +77,7 @@ def test_with_several_ctas_an_sm_too() -> None:
     assert found.stream_slowdown == pytest.approx(0.2, abs=0.01)
     assert found.sharing == pytest.approx(0.7, abs=0.02)
     assert found.seniority == pytest.approx(0.3, abs=0.02)
-    assert (found.estimated, found.unseen) == ((), ("queue_gap_cycles",))
+    assert (found.estimated, found.unseen) == ((), ("edge_slowdown", "queue_gap_cycles"))
 
 
 def test_a_queue_of_resident_ctas_keeps_their_age() -> None:

@@ -50,6 +50,7 @@ FREE = Calibration(
     sharing=1.0,
     seniority=0.0,
     stream_slowdown=0.0,
+    edge_slowdown=0.0,
     noise=0.0,
     source="made up for tests",
 )

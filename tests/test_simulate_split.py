@@ -355,6 +355,7 @@ def test_notes_say_what_is_not_known() -> None:
     m=st.integers(1, 6),
     n=st.integers(1, 6),
     k=st.integers(1, 40),
+    cut=st.sampled_from([0, 24]),
     text=st.sampled_from(["splitk", "streamk", "hybrid", "tailsplit"]),
     parts=st.one_of(st.none(), st.integers(1, 9)),
     atomic=st.booleans(),
@@ -368,6 +369,7 @@ def test_every_split_trace_can_be_true(
     m: int,
     n: int,
     k: int,
+    cut: int,
     text: str,
     parts: int | None,
     atomic: bool,
@@ -389,6 +391,7 @@ def test_every_split_trace_can_be_true(
         share_cycles=720.0,
         spare_cycles=240.0,
         stream_slowdown=0.2,
+        edge_slowdown=0.1,
         sharing=0.7,
         seniority=0.3,
         noise=noise,
@@ -396,7 +399,7 @@ def test_every_split_trace_can_be_true(
         idle_clock_mhz=1300.0,
     )
     variant = Variant(text, parts, reduction="atomic" if atomic else "ordered")
-    schedule = variant.decompose(Problem(128 * m, 128 * n, 4 * k), TILE, places, calibration.grid_model)
+    schedule = variant.decompose(Problem(128 * m - cut, 128 * n, 4 * k), TILE, places, calibration.grid_model)
     trace = run(schedule, calibration, sms, ctas_per_sm, variant.reduction, seed)
     budget = analyze(trace).budget
     assert budget.residual_ns == 0

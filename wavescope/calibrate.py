@@ -14,6 +14,7 @@ from wavescope.calibration_row import Calibration, source_text
 from wavescope.device import Device
 from wavescope.errors import UsageError
 from wavescope.fit_alone import fit_alone
+from wavescope.fit_edges import fit_edges
 from wavescope.fit_replayed import fit_k_iters, fit_slowdown
 from wavescope.fit_shared import fit_shared
 from wavescope.fixup_costs import estimated_fixup_cycles
@@ -45,6 +46,7 @@ HOLDABLE = (
     "cold_cycles",
     "idle_gain",
     "stream_slowdown",
+    "edge_slowdown",
     "epilogue_cycles",
     "prologue_cycles",
     "exit_cycles",
@@ -99,7 +101,8 @@ def fit(traces: Sequence[Trace], near: Calibration | None = None, otherwise: Cal
     """The costs that explain the traces' spans best; every launch counts alike.
 
     The main loop's cycles are fitted by least squares of relative residuals, with several
-    CTAs an SM by simulating each SM (fit_shared.py); the other costs are medians.  What
+    CTAs an SM by simulating each SM (fit_shared.py); the other costs are medians.  Launches
+    with tiles at the edge of C tell edge_slowdown and nothing else, unless all are such.  What
     the launches do not tell apart (fixed costs where all units have equal k_iters, say)
     stays in cycles_per_k_iter, and `source` says so.  Partial sums that no launch shows
     are estimated (fixup_costs.py).
@@ -117,6 +120,12 @@ def fit(traces: Sequence[Trace], near: Calibration | None = None, otherwise: Cal
     kernel, tile, dtype, device, ctas_per_sm = keys.pop()
     recorded = [recorded_launch(trace, launch) for trace in traces for launch in trace.launches]
     held = _held(otherwise, ctas_per_sm)
+    every, recorded = recorded, [one for one in recorded if not one.is_edge.any()]
+    slowdown = None
+    if not recorded:
+        slowdown = fit_edges(every, held)
+        known = held.get("edge_slowdown", 0.0) if slowdown is None else slowdown
+        recorded = [replace(one, edge_slowdown=known) for one in every]
     latencies, unseen = _latencies(recorded, held)
     fixups, estimated = _fixups(recorded, tile, ctas_per_sm, held)
     whole = [one for one in recorded if not one.is_split]
@@ -128,6 +137,10 @@ def fit(traces: Sequence[Trace], near: Calibration | None = None, otherwise: Cal
         missing += [] if any(one.is_staggered.any() for one in recorded) else ["stream_slowdown"]
     else:
         costs, missing = _about(recorded, held)
+    if slowdown is None:
+        slowdown = fit_edges(every, costs)
+    missing += [] if slowdown is not None else ["edge_slowdown"]
+    costs["edge_slowdown"] = held.get("edge_slowdown", 0.0) if slowdown is None else slowdown
     values: dict[str, Any] = {**costs, **latencies, **fixups}
     clock, idle_clock = _clocks(recorded)
     fitted = Calibration(
@@ -142,19 +155,19 @@ def fit(traces: Sequence[Trace], near: Calibration | None = None, otherwise: Cal
         idle_clock_mhz=idle_clock,
         clock_spread=float(np.median([clock_spread(one) for one in recorded])),
         noise=_noise(whole or recorded),
-        source=_source(recorded, [name for name in missing + unseen if name not in held], estimated),
+        source=_source(every, [name for name in missing + unseen if name not in held], estimated),
     )
     if ctas_per_sm == 1:
         return fitted
     if not whole:
         return replace(fitted, cycles_per_k_iter=fit_k_iters(recorded, fitted))
-    slowdown = fit_slowdown(recorded, fitted)
-    return fitted if slowdown is None else replace(fitted, stream_slowdown=slowdown)
+    staggered = fit_slowdown(recorded, fitted)
+    return fitted if staggered is None else replace(fitted, stream_slowdown=staggered)
 
 
 def _about(recorded: Sequence[RecordedLaunch], held: Mapping[str, float]) -> tuple[dict[str, float], list[str]]:
     """Costs before a fit of cycles_per_k_iter alone, which is about right, and the names of the others: not seen."""
-    per_k_iter = [float(one.cycles.sum() / one.k_iters.sum()) for one in recorded]
+    per_k_iter = [float(one.cycles.sum() / one.inner_k_iters.sum()) for one in recorded]
     unseen = {"fixed_cycles": 0.0, "cold_cycles": 0.0, "stream_slowdown": 0.0, "sharing": 1.0, "seniority": 0.0}
     costs = {name: held.get(name, value) for name, value in unseen.items()}
     return {**costs, "cycles_per_k_iter": float(np.median(per_k_iter)), "idle_gain": 0.0}, list(unseen)

@@ -17,27 +17,29 @@ from wavescope.problem import Dtype, Problem, Tile
 from wavescope.trace import Trace
 from wavescope.variant import Variant
 
-# (tiles a place, k_iters, schedule), the most telling first.  Two lengths of k tell costs once
-# from costs a k_iter, partly filled waves what is shared, CTAs of several units the gaps; each
-# way to split tiles comes twice, so that each launch can be predicted from the others.
+# (tiles a place, k_iters, schedule, elements that m and n lack), the most telling first.  Two
+# lengths of k tell costs once from costs a k_iter, partly filled waves what is shared, CTAs of
+# several units the gaps; each way to split tiles comes twice, so that each launch can be
+# predicted from the others.  The last tells what tiles at the edge of C cost, and nothing else.
 LAUNCHES = (
-    (1.23, 64, "fixed"),
-    (1.23, 16, "fixed"),
-    (2.4, 32, "persistent"),
-    (1.23, 64, "streamk"),
-    (1.2, 64, "tailsplit:4"),
-    (0.6, 64, "splitk:3"),
-    (1.6, 32, "hybrid"),
-    (2.4, 32, "dynamic"),
-    (0.35, 128, "streamk"),
-    (1.35, 32, "tailsplit:2"),
-    (0.45, 64, "tailsplit:2"),
-    (0.4, 64, "splitk:2"),
-    (1.23, 64, "hybrid"),
-    (1.9, 32, "fixed"),
-    (1.45, 64, "persistent"),
-    (1.45, 16, "dynamic"),
-    (0.3, 96, "tailsplit:2"),
+    (1.23, 64, "fixed", 0),
+    (1.23, 16, "fixed", 0),
+    (2.4, 32, "persistent", 0),
+    (1.23, 64, "streamk", 0),
+    (1.2, 64, "tailsplit:4", 0),
+    (0.6, 64, "splitk:3", 0),
+    (1.6, 32, "hybrid", 0),
+    (2.4, 32, "dynamic", 0),
+    (0.35, 128, "streamk", 0),
+    (1.35, 32, "tailsplit:2", 0),
+    (0.45, 64, "tailsplit:2", 0),
+    (0.4, 64, "splitk:2", 0),
+    (1.23, 64, "hybrid", 0),
+    (1.9, 32, "fixed", 0),
+    (1.45, 64, "persistent", 0),
+    (1.45, 16, "dynamic", 0),
+    (0.3, 96, "tailsplit:2", 0),
+    (1.9, 32, "fixed", 24),
 )
 _OFF_SQUARE = 1.6  # how much longer one side may be, so that the number of tiles comes out
 
@@ -52,6 +54,11 @@ class Planned:
     problem: Problem
     tile: Tile
     variant: Variant
+
+    @property
+    def has_edges(self) -> bool:
+        """True where the last tiles reach over m or n."""
+        return self.problem.m % self.tile.m > 0 or self.problem.n % self.tile.n > 0
 
     def __str__(self) -> str:
         return f"{self.problem}, tile {self.tile}, {self.variant}"
@@ -86,19 +93,19 @@ def plans(device: Device, tiles: Sequence[Tile] = (), dtypes: Sequence[Dtype] = 
 def planned(tile: Tile, dtype: Dtype, places: int) -> tuple[Planned, ...]:
     """The launches for one tile on a device with that many places, the most telling first."""
     return tuple(
-        Planned(_problem(tile, dtype, max(1, round(tiles * places)), k_iters), tile, Variant.parse(text))
-        for tiles, k_iters, text in LAUNCHES
+        Planned(_problem(tile, dtype, max(1, round(tiles * places)), k_iters, cut), tile, Variant.parse(text))
+        for tiles, k_iters, text, cut in LAUNCHES
     )
 
 
-def _problem(tile: Tile, dtype: Dtype, tiles: int, k_iters: int) -> Problem:
-    """As many whole tiles, or a few less, in about a square."""
+def _problem(tile: Tile, dtype: Dtype, tiles: int, k_iters: int, cut: int) -> Problem:
+    """As many tiles, or a few less, in about a square; the last row and column lack `cut` elements."""
     square = math.sqrt(tiles * tile.n / tile.m)
     rows = max(
         range(max(1, math.floor(square / _OFF_SQUARE)), min(tiles, math.ceil(square * _OFF_SQUARE)) + 1),
         key=lambda rows: (rows * (tiles // rows), -abs(rows - square)),
     )
-    return Problem(rows * tile.m, tiles // rows * tile.n, k_iters * tile.k, dtype)
+    return Problem(rows * tile.m - cut, tiles // rows * tile.n - cut, k_iters * tile.k, dtype)
 
 
 def record(

@@ -41,9 +41,11 @@ class Calibration:
                          turnaround_cycles between two CTAs that the hardware hands out;
     a tile that is cut   partial_cycles to leave a partial sum, add_cycles to read and add
                          one, share_cycles to add and store one share of all (tailsplit),
-                         spare_cycles a partial sum where CTAs without a part add them.
+                         spare_cycles for each four of a tile where a CTA without a
+                         part adds all of them.
                          k_iters of shares that are at different k (Stream-K) cost
-                         1 + stream_slowdown times as much, for lost read sharing.
+                         1 + stream_slowdown times as much, for lost read sharing;
+    a tile at the edge   1 + edge_slowdown times as much a k_iter where it reaches over m or n.
 
     `sharing` and `seniority` say how a main loop fares with fewer or older ones beside it
     (sharing.py): sharing is the share of its cost that goes with their number (1: they
@@ -90,6 +92,7 @@ class Calibration:
     sharing: float
     seniority: float
     stream_slowdown: float
+    edge_slowdown: float
     noise: float
     source: str
     exact: bool = True
@@ -133,6 +136,7 @@ class Calibration:
             c=self.cycles_per_k_iter,
             d=self.add_cycles,
             staggered=self.stream_slowdown,
+            share=self.share_cycles,
             spare=self.spare_cycles,
         )
 
@@ -150,6 +154,7 @@ _RANGES = {
     "sharing": (0.0, 1.0),
     "seniority": (0.0, 0.99),
     "stream_slowdown": (0.0, 100.0),
+    "edge_slowdown": (0.0, 100.0),
     "noise": (0.0, 1.0),
 }
 _CYCLES = (0.0, 1e9)

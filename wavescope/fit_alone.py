@@ -18,7 +18,7 @@ def fit_alone(recorded: Sequence[RecordedLaunch], held: Mapping[str, float]) -> 
     Residuals are relative, and every launch counts alike.  What is not seen is 0, or as
     `held` says, and the others are fitted to what that leaves.
     """
-    k = np.concatenate([one.k_iters for one in recorded]).astype(np.float64)
+    k = np.concatenate([one.inner_k_iters for one in recorded])
     cycles = np.concatenate([one.cycles for one in recorded]).astype(np.float64)
     idle = np.concatenate([idle_share(one) for one in recorded])
     cold = np.concatenate([one.is_cold for one in recorded]).astype(np.float64)

@@ -9,7 +9,7 @@ _ELEMENT_BYTES = 4  # partial sums are fp32
 # 4,000 to 9,000 cycles, and reading and adding one 5,000 to 9,000; the middle of each.
 _KNOWN_BYTES = 128 * 256 * _ELEMENT_BYTES
 _LEAVE_CYCLES, _ADD_CYCLES = 6500.0, 7000.0
-_SPARE_CYCLES = 3700.0  # where twelve CTAs read what 120 had left (H200, 2026-11)
+_SPARE_CYCLES = 14500.0  # a CTA that adds all partial sums of a tile, up to four (H200, 2026-11)
 
 
 def estimated_fixup_cycles(tile: Tile, ctas_per_sm: int) -> dict[str, float]:

@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
 MAX_SPLITS = 64
+SLOTS_AT_ONCE = 4  # partial sums of a tile that a reducing warp reads together (fixup.cuh: add_pieces)
 MAX_TAIL_PARTS = 32  # CTAs that wait for one another: few, so that they are resident together
 
 
@@ -26,9 +27,10 @@ class GridModel:
 
     `a` once for each unit (pipeline fill, storing the tile), `b` once where a tile is
     split (a partial sum written), `c` for each k_iter, `d` for each partial sum read and
-    added.  Beyond the paper: `spare` is what `d` is where only few CTAs read at once, and
-    `staggered` how much more a k_iter costs, relatively, where CTAs that run side by side
-    are at different k and share no reads.
+    added.  Beyond the paper: `share` once for each CTA that adds a share of a tile's
+    partial sums, `spare` for each SLOTS_AT_ONCE of a tile where one CTA adds all of them,
+    and `staggered`, how much more a k_iter costs, relatively, where CTAs that run side by
+    side are at different k and share no reads.
     """
 
     a: float
@@ -36,6 +38,7 @@ class GridModel:
     c: float
     d: float
     staggered: float = 0.0
+    share: float = 0.0
     spare: float = 0.0
 
     def grid_time(self, tiles: int, k_iters: int, grid: int) -> float:
@@ -55,9 +58,12 @@ class GridModel:
         """The tail's tiles cut into `parts`; partial sums added by spare CTAs, or by shares (tail_reducers)."""
         split = self.a + self.c * -(-k_iters // parts) + self.b * (parts > 1)
         if self.tail_reducers(tail_tiles, k_iters, parts, grid, whole):
-            spare = grid - tail_tiles * parts
-            return split + max(0.0, self.spare * tail_tiles * parts / spare - split)
-        return split + self.d * (parts > 1)
+            return max(split, self._spare_time(tail_tiles, parts, grid))
+        return split + self.share * (parts > 1)
+
+    def _spare_time(self, tail_tiles: int, parts: int, grid: int) -> float:
+        """How long the CTAs without a part take to add all partial sums."""
+        return self.spare * tail_tiles * -(-parts // SLOTS_AT_ONCE) / (grid - tail_tiles * parts)
 
     def tail_reducers(self, tail_tiles: int, k_iters: int, parts: int, grid: int, whole: int) -> int:
         """CTAs without a part that add all partial sums after their whole tiles; 0 where shares are faster.
@@ -68,7 +74,7 @@ class GridModel:
         if parts == 1 or spare < 1 or whole == 0:
             return 0
         split = self.a + self.c * -(-k_iters // parts) + self.b
-        return spare if self.spare * tail_tiles * parts / spare - split < self.d else 0
+        return spare if self._spare_time(tail_tiles, parts, grid) - split < self.share else 0
 
     def best_grid(self, tiles: int, k_iters: int, places: int) -> int:
         """CTAs of basic Stream-K; the fewest of those that take the same time."""
@@ -87,7 +93,7 @@ class GridModel:
 
 # In k_iters of gemm_mma's 128x256x64 tile, for kernels without a calibration: a partial sum
 # is 128 KB, and costs about as much to write, and to read, as that many k_iters (H200, 2026-11).
-UNCALIBRATED = GridModel(a=2.0, b=4.0, c=1.0, d=4.0, spare=2.0)
+UNCALIBRATED = GridModel(a=2.0, b=4.0, c=1.0, d=4.0, share=4.0, spare=8.0)
 
 
 def _least(candidates: Iterable[int], time: Callable[[int], float]) -> int:

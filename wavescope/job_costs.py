@@ -31,6 +31,8 @@ def costs_used(schedule: Schedule) -> frozenset[str]:
         used |= {"partial_cycles", schedule.adds_by}
     if schedule.is_staggered.any():
         used.add("stream_slowdown")
+    if schedule.is_edge.any():
+        used.add("edge_slowdown")
     return frozenset(used)
 
 
@@ -52,6 +54,7 @@ def job_costs(
     hardware = schedule.dispatch == "hardware"
     handover = np.where(first, 0.0, getattr(calibration, _BETWEEN[schedule.dispatch]))
     slower = 1 + calibration.stream_slowdown * schedule.is_staggered
+    slower *= 1 + calibration.edge_slowdown * schedule.is_edge
     per_k_iter = calibration.cycles_per_k_iter * slower * (1 - calibration.idle_gain * _idle(schedule, places, sms))
     mac = (schedule.k_iters * per_k_iter + calibration.fixed_cycles)[jobs.unit] + first * calibration.cold_cycles
     stores = schedule.stores_tile[jobs.unit] | (jobs.last_of > 0)
@@ -81,7 +84,8 @@ def _add(schedule: Schedule, jobs: Jobs, is_unit: Mask, calibration: Calibration
     owner = calibration.add_cycles * np.where(atomic, jobs.last_of > 0, jobs.needs)
     later = calibration.share_cycles
     if schedule.reducers:
-        later = calibration.spare_cycles * schedule.num_slots / schedule.reducers
-    if atomic:  # one sum to read instead of one for each part
+        reads = schedule.split_tiles if atomic else schedule.spare_reads  # atomic: one sum to read, not one a part
+        later = calibration.spare_cycles * reads / schedule.reducers
+    elif atomic:
         later /= max(schedule.parts, 1)
     return np.where(is_unit, owner, later)

@@ -26,7 +26,7 @@ class RecordedLaunch:
 
     `wave` is the rank wave of each unit: units ranked by begin, P at a time.  `schedule`
     is what was to run (None for kernels that are not wavescope's own), `planned` each
-    unit's position in it.
+    unit's position in it.  `edge_slowdown` is what is known of that cost (Calibration) beforehand.
     """
 
     launch: Launch
@@ -37,6 +37,7 @@ class RecordedLaunch:
     wave: IntColumn
     schedule: Schedule | None
     planned: IntColumn
+    edge_slowdown: float = 0.0
 
     @property
     def is_split(self) -> bool:
@@ -60,9 +61,22 @@ class RecordedLaunch:
         return self.schedule.is_staggered[self.planned]
 
     @property
+    def is_edge(self) -> Mask:
+        """True for units whose tile reaches over m or n (Schedule.is_edge)."""
+        if self.schedule is None:
+            return np.zeros(len(self.units), np.bool_)
+        return self.schedule.is_edge[self.planned]
+
+    @property
     def k_iters(self) -> IntColumn:
         """k_iters of each unit."""
         return self.units.k_end - self.units.k_begin
+
+    @property
+    def inner_k_iters(self) -> FloatArray:
+        """How many k_iters of a tile inside C cost as much as the unit's."""
+        cost: FloatArray = self.k_iters * (1 + self.edge_slowdown * self.is_edge)
+        return cost
 
     @property
     def cycles(self) -> IntColumn:
@@ -181,7 +195,7 @@ def fixup_cycles(one: RecordedLaunch) -> FixupCycles:
     cycles, peers = _as_if_full(one, fixups), one.schedule.peers[unit]
     again = np.append(False, unit[1:] == unit[:-1])  # a share is added in its unit's second span
     owns = (one.schedule.rank[unit] == 0) & (not one.schedule.is_cooperative)
-    by_owner, by_spare = (cycles / np.maximum(peers - 1, 1))[owns], spare * len(spare) / one.schedule.num_slots
+    by_owner, by_spare = (cycles / np.maximum(peers - 1, 1))[owns], spare * len(spare) / one.schedule.spare_reads
     return FixupCycles(cycles[~owns & ~again], by_owner, cycles[again], by_spare)
 
 

@@ -142,6 +142,7 @@ def timing_and_records(measured: Measured) -> tuple[Timing, Records]:
 def trace_of(prepared: Prepared, found: list[tuple[Timing, Records]], verified: dict[str, Any], step_ns: int) -> Trace:
     """A trace of one launch for each timing and its records."""
     schedule, device, functions = prepared.schedule, prepared.device, prepared.functions
+    resident = functions.recorded_ctas_per_sm(schedule)
     launches, spans = [], []
     for launch_id, (timing, records) in enumerate(found):
         of_launch, t0 = spans_of_records(records, launch_id, cluster=1)
@@ -160,8 +161,8 @@ def trace_of(prepared: Prepared, found: list[tuple[Timing, Records]], verified: 
                 cluster=1,
                 registers=functions.plain.registers,
                 shared_bytes=prepared.facts.shared_bytes,
-                ctas_per_sm=functions.ctas_per_sm,
-                places=device.sms * functions.ctas_per_sm,
+                ctas_per_sm=resident,
+                places=device.sms * resident,
                 t0_globaltimer_ns=t0,
                 timing=timing,
                 verified=verified,

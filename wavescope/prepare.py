@@ -61,6 +61,10 @@ class Functions:
         """CTAs an SM holds of both kernels, so that both run the same grid."""
         return min(self.plain.ctas_per_sm, self.probed.ctas_per_sm)
 
+    def recorded_ctas_per_sm(self, schedule: Schedule) -> int:
+        """CTAs an SM may hold of the probed kernel: as many as fit where the hardware deals them out."""
+        return self.probed.ctas_per_sm if schedule.dispatch == "hardware" else self.ctas_per_sm
+
 
 @dataclass(frozen=True)
 class Prepared:

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from wavescope import cuts
 from wavescope.errors import ShapeError, UsageError
-from wavescope.grid_model import MAX_TAIL_PARTS, UNCALIBRATED, GridModel, in_step
+from wavescope.grid_model import MAX_TAIL_PARTS, SLOTS_AT_ONCE, UNCALIBRATED, GridModel, in_step
 from wavescope.problem import MAX_UNITS, Problem, Tile
 from wavescope.raster import DEFAULT_RASTER, IntArray, Raster, in_raster, tile_at
 from wavescope.trace import Order
@@ -108,6 +108,11 @@ class Schedule:
         return "spare_cycles" if self.reducers else "share_cycles"
 
     @property
+    def spare_reads(self) -> int:
+        """Rounds of reading that adding all partial sums takes the reducers: SLOTS_AT_ONCE slots of a tile each."""
+        return self.split_tiles * -(-self.parts // SLOTS_AT_ONCE)
+
+    @property
     def stores_tile(self) -> NDArray[np.bool_]:
         """True where the unit stores a whole tile: the one of rank 0, unless all store a share."""
         owners: NDArray[np.bool_] = (self.rank == 0) & ((self.peers == 1) | (not self.is_cooperative))
@@ -133,6 +138,14 @@ class Schedule:
         k_iters = self.tile.k_iters(self.problem)
         staggered: NDArray[np.bool_] = shared & (not in_step(self.split_tiles * k_iters, k_iters, self.num_ctas))
         return staggered
+
+    @property
+    def is_edge(self) -> NDArray[np.bool_]:
+        """True where the unit's tile reaches over m or n: kernels copy such a tile by checked, slower loads."""
+        beyond: NDArray[np.bool_] = ((self.tile_m + 1) * self.tile.m > self.problem.m) | (
+            (self.tile_n + 1) * self.tile.n > self.problem.n
+        )
+        return beyond
 
     @property
     def in_words(self) -> str:

@@ -122,6 +122,11 @@ def _notes(calibration: Calibration, schedule: Schedule, ctas_per_sm: int, reduc
             f"{ctas_per_sm} CTAs per SM, calibrated with {calibration.ctas_per_sm}: "
             "estimated from how they share an SM there"
         )
+    if schedule.is_edge.any() and "edge_slowdown" in calibration.unseen:
+        notes.append(
+            "k_iters of tiles that reach over the edge of C take longer: by how much was not recorded, "
+            "and is left out here"
+        )
     if schedule.num_slots:
         notes += _notes_on_split_tiles(calibration, schedule, ctas_per_sm, reduction)
     return tuple(notes)

@@ -24,13 +24,14 @@ class SmProfile:
     """`sms` SMs of one launch whose CTAs, in order of age, ran units of the same `k_iters`.
 
     `k_iters` and `stores` (whether a tile is stored) have an entry a CTA, of one entry a
-    unit.  `mac_end` and `unit_end` are in cycles from the SM's first begin, each in order
-    of time: medians over the SMs.  `deviations` are those of the SMs' main loops from the
-    median one that ended at the same place in the order, relative: [sms, units].
+    unit (RecordedLaunch.inner_k_iters).  `mac_end` and `unit_end` are in cycles from the
+    SM's first begin, each in order of time: medians over the SMs.  `deviations` are those
+    of the SMs' main loops from the median one that ended at the same place in the order,
+    relative: [sms, units].
     """
 
     sms: int
-    k_iters: tuple[tuple[int, ...], ...]
+    k_iters: tuple[tuple[float, ...], ...]
     stores: tuple[tuple[bool, ...], ...]
     mac_end: FloatArray
     unit_end: FloatArray
@@ -47,7 +48,7 @@ def sm_profiles(one: RecordedLaunch) -> tuple[SmProfile, ...]:
     groups = defaultdict(list)
     for sm in np.unique(one.ctas.sm).tolist():
         units = _by_age(one, sm)
-        work = tuple(tuple(one.k_iters[mine].tolist()) for mine in units)
+        work = tuple(tuple(one.inner_k_iters[mine].tolist()) for mine in units)
         stores = tuple(tuple((one.units.k_begin[mine] == 0).tolist()) for mine in units)
         all_units = np.concatenate(units)
         order = all_units[np.argsort(one.units.end_clock[all_units], kind="stable")]
@@ -57,7 +58,7 @@ def sm_profiles(one: RecordedLaunch) -> tuple[SmProfile, ...]:
     return tuple(_profile(work, stores, np.stack(found)) for (work, stores), found in groups.items())
 
 
-def _profile(work: tuple[tuple[int, ...], ...], stores: tuple[tuple[bool, ...], ...], times: FloatArray) -> SmProfile:
+def _profile(work: tuple[tuple[float, ...], ...], stores: tuple[tuple[bool, ...], ...], times: FloatArray) -> SmProfile:
     mac_end, unit_end, cycles = np.median(times, axis=0)
     deviations = times[:, 2] / np.maximum(cycles, 1) - 1
     return SmProfile(len(times), work, stores, mac_end, unit_end, deviations)
@@ -79,6 +80,6 @@ def _by_age(one: RecordedLaunch, sm: int) -> list[IntColumn]:
     here = here[np.argsort(one.units.begin_clock[here], kind="stable")]
     units = [here[one.units.cta[here] == cta] for cta in np.unique(one.units.cta[here])]
     units.sort(key=lambda mine: int(one.units.begin_clock[mine[0]]))
-    together = one.launch.ctas_per_sm
-    units[:together] = sorted(units[:together], key=lambda mine: float(one.cycles[mine[0]] / one.k_iters[mine[0]]))
+    together, work = one.launch.ctas_per_sm, one.inner_k_iters
+    units[:together] = sorted(units[:together], key=lambda mine: float(one.cycles[mine[0]] / work[mine[0]]))
     return units

@@ -190,6 +190,10 @@ def _planned(trace: Trace, own: OwnCosts, change: Change) -> _Plan:
         notes.append(_estimated_note(costs, estimated))
     if "stream_slowdown" in costs.unseen and "stream_slowdown" in costs_used(schedule):
         notes.append(f"{change.text}: k_iters of staggered shares take longer, by how much is not known: left out.")
+    if "edge_slowdown" in costs.unseen and "edge_slowdown" in costs_used(schedule):
+        notes.append(
+            f"{change.text}: k_iters of tiles at the edge of C take longer, by how much is not known: left out."
+        )
     launch = replace(launch, schedule=variant.schedule, reduction=variant.reduction, places=places)
     return _Plan(launch, schedule, device, costs, tuple(notes))
 

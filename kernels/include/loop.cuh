@@ -226,7 +226,7 @@ __device__ __forceinline__ void run_units(Grid grid_of, int parts, int split_til
         const int reducer = static_cast<int>(blockIdx.x + reducers) - static_cast<int>(gridDim.x);
         if (reducers > 0 && reducer >= 0) reduce<SCHEDULE_ID>(sums(), plan, reducer, records, store_piece);
         // A part of a tile is a CTA's first unit, and the only one that is a part.
-        if (reducers == 0 && blockIdx.x < parts * split_tiles) {
+        if (reducers == 0 && static_cast<int>(blockIdx.x) < parts * split_tiles) {
             next_unit(SCHEDULE_ID, plan, blockIdx.x, 0, 0, &unit);
             const Sharing mine = sharing_of(SCHEDULE_ID, plan, blockIdx.x, unit);
             begin_span<SCHEDULE_ID>(records, unit, PART_WAIT);

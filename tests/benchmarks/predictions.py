@@ -13,6 +13,7 @@ from __future__ import annotations
 import json
 import random
 import sys
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -42,12 +43,12 @@ def cases() -> list[tuple[Problem, Tile]]:
     return found
 
 
-def measure_shapes() -> list[dict[str, Any]]:
-    """T of each schedule on each shape, in ns."""
+def measure_shapes(keep: Callable[[list[dict[str, Any]]], None]) -> None:
+    """T of each schedule on each shape, in ns; `keep` is given all rows so far."""
     from wavescope.comparison import Comparison
     from wavescope.duel import duel
 
-    rows = []
+    rows: list[dict[str, Any]] = []
     for problem, tile in cases():
         found: Comparison = duel(
             problem, tile, [Variant.parse(text) for text in SCHEDULES], 0, regimes=("cool",), repeat=ROUNDS, seed=1,
@@ -69,7 +70,7 @@ def measure_shapes() -> list[dict[str, Any]]:
                 }
             )
         print(problem, tile, flush=True)
-    return rows
+        keep(rows)
 
 
 def measure_fewer(folder: Path) -> list[dict[str, Any]]:
@@ -134,12 +135,18 @@ def errors(rows: list[dict[str, Any]]) -> np.ndarray:
     return np.array([row["predicted_ns"] / row["duration_ns"] - 1 for row in rows])
 
 
+def write(path: Path, document: dict[str, Any]) -> None:
+    """The document as JSON."""
+    path.write_text(json.dumps(document, indent=1))
+
+
 def main() -> None:
     """Measure, or compare."""
     what, path = sys.argv[1], Path(sys.argv[2])
     if what == "measure":
-        document = {"fewer_sms": measure_fewer(path.parent), "shapes": measure_shapes()}
-        path.write_text(json.dumps(document, indent=1))
+        fewer = measure_fewer(path.parent)
+        # written after each shape: what a run that is cut short has measured stays
+        measure_shapes(lambda rows: write(path, {"fewer_sms": fewer, "shapes": rows}))
         return
     document = json.loads(path.read_text())
     shapes = compare_shapes(document["shapes"])
@@ -156,7 +163,7 @@ def main() -> None:
     fewer = compare_fewer(document["fewer_sms"], path.parent)
     for row, error in zip(fewer, errors(fewer), strict=True):
         print(f"  what if {row['sms']} SMs, {row['trace']}: {error:+.1%} (ran on {row['used_sms']})")
-    path.write_text(json.dumps({"fewer_sms": fewer, "shapes": shapes}, indent=1))
+    write(path, {"fewer_sms": fewer, "shapes": shapes})
 
 
 if __name__ == "__main__":

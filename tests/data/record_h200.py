@@ -55,9 +55,11 @@ def main() -> None:
                 trace = one(Problem(m, n, k, kernel.dtypes[0]), code.tile, Variant(schedule))
                 save(trace, folder / f"{kernel.name}-{code.tile}-{schedule}-{m}x{n}x{k}.parquet")
             places = trace.launches[0].places
-            others = [plan for plan in planned(code.tile, kernel.dtypes[0], places) if plan.variant.schedule != "fixed"]
-            found = [one(plan.problem, plan.tile, plan.variant) for plan in others]
-            save(together(found), folder / f"{kernel.name}-{code.tile}-schedules.parquet")
+            plans = planned(code.tile, kernel.dtypes[0], places)
+            others = [plan for plan in plans if plan.variant.schedule != "fixed"]
+            for name, chosen in (("schedules", others), ("edges", [plan for plan in plans if plan.has_edges])):
+                found = [one(plan.problem, plan.tile, plan.variant) for plan in chosen]
+                save(together(found), folder / f"{kernel.name}-{code.tile}-{name}.parquet")
 
 
 if __name__ == "__main__":

@@ -63,10 +63,11 @@ def trace_of(prepared: Prepared, device: Device, step_ns: int) -> Trace:
     stream = open_stream(0, "download")
     spans, t0 = spans_of_records(download(prepared.records[0], RECORD_DTYPE, stream), 0, cluster=1)
     schedule, functions = prepared.schedule, prepared.functions
+    resident = functions.recorded_ctas_per_sm(schedule)
     launch_facts = Launch(
         0, "measured", prepared.facts.kernel, schedule.name, schedule.raster.name, schedule.problem, schedule.tile,
         schedule.num_ctas, prepared.facts.threads, 1, functions.plain.registers, prepared.facts.shared_bytes,
-        functions.ctas_per_sm, device.sms * functions.ctas_per_sm, t0_globaltimer_ns=t0, parts=schedule.parts, reducers=schedule.reducers,
+        resident, device.sms * resident, t0_globaltimer_ns=t0, parts=schedule.parts, reducers=schedule.reducers,
         work=None if schedule.work is None else str(schedule.work), order=schedule.order,
     )  # fmt: skip
     return Trace("test", device, step_ns, (launch_facts,), spans)
@@ -114,7 +115,11 @@ def test_random_shapes_are_right(device: Device, part: int) -> None:
             prepared = ready(problem, tile, schedule, raster, device, sets=sets)
             step_ns = step_ns or timer_step_ns(prepared.functions.timer, stream)
             verify_integers(prepared, SHAPE_SEED, stream)
-            check(trace_of(prepared, device, step_ns), prepared.schedule)
+            try:
+                check(trace_of(prepared, device, step_ns), prepared.schedule)
+            except IntegrityError as error:
+                fit = (prepared.functions.plain.ctas_per_sm, prepared.functions.probed.ctas_per_sm)
+                pytest.fail(f"{problem} {tile} {raster} {prepared.schedule.in_words}, CTAs an SM {fit}: {error}")
             fill_set(prepared.functions.operands, sets[0], "normal", SHAPE_SEED, stream)
             verify_one(prepared, prepared.functions.plain, "normal", stream)
 

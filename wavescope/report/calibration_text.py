@@ -15,6 +15,7 @@ from wavescope.report.layout import Column, Page, heading, paragraph, table
 _CONSTANTS = (
     ("a k_iter", "cycles_per_k_iter"),
     ("  staggered", "stream_slowdown"),
+    ("  at an edge", "edge_slowdown"),
     ("  others idle", "idle_gain"),
     ("a unit", "fixed_cycles"),
     ("  first", "cold_cycles"),
@@ -36,12 +37,14 @@ _CONSTANTS = (
     ("seniority", "seniority"),
     ("noise", "noise"),
 )
-_SHARES = frozenset({"stream_slowdown", "idle_gain", "clock_spread", "noise"})
+_SLOWDOWNS = frozenset({"stream_slowdown", "edge_slowdown"})
+_SHARES = frozenset({*_SLOWDOWNS, "idle_gain", "clock_spread", "noise"})
 _RATIOS = frozenset({"sharing", "seniority"})
 _WIDE = 14  # cells of a column
 LEGEND = (
     "Cycles, but where another unit is named. e: estimated from the tile's size. -: these launches do not tell it, "
     "so it counts as 0 or as part of a k_iter. Staggered: how much longer k_iters of Stream-K's shares take. "
+    "At an edge: the same of tiles that reach over m or n. "
     "A leave-one-out error is the predicted time of a launch over the measured one, less 1, with the costs that "
     "the other launches give."
 )
@@ -78,7 +81,7 @@ def _cell(row: Calibration, name: str) -> str:
     if name in row.unseen:
         return "-"
     if name in _SHARES:
-        return figures.signed_percent(value) if name == "stream_slowdown" else f"{value:.2%}"
+        return figures.signed_percent(value) if name in _SLOWDOWNS else f"{value:.2%}"
     if name in _RATIOS:
         return f"{value:.3f}"
     text = "0" if value == 0 else f"{value:.1f}" if value < 1e4 else f"{value:.0f}"
