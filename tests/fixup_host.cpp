@@ -1,5 +1,6 @@
 // Runs the kernels' loop on the small GPU of host_gpu.h.  Reads one case a line: schedule,
-// TileGrid, CTAs, parts, split_tiles, reducers, slots, places, launches, launches before, seed.
+// TileGrid, CTAs, parts, split_tiles, reducers, slots, places, launches, launches before, seed,
+// and how many TileWork follow (none: every tile takes all k_iters), then those.
 // Answers "ok" and a digest of all C, or what went wrong, and then ends.
 #include "fixup_host.h"
 
@@ -20,6 +21,7 @@ struct Case {
     int num_ctas, parts, split_tiles, reducers, num_slots, places, launches;
     unsigned int launches_before;
     unsigned long long seed;
+    int rows;
 };
 
 // What the threads of one unit multiplied.
@@ -30,6 +32,8 @@ struct Product {
 
 struct Run {
     Case its;
+    std::vector<TileWork> work;
+    std::vector<int> k_iters;  // of each tile, row by row
     int launch, counter;  // launches done, tickets drawn
     std::vector<float4> partials;
     std::vector<unsigned int> sync;
@@ -69,7 +73,7 @@ std::vector<float> sum_of(int tile) {
         else
             for (size_t i = 0; i < sums.size(); ++i) sums[i] += product.sums[i];
     }
-    return k_iter == run.its.grid.k_iters ? sums : std::vector<float>{};
+    return k_iter == run.k_iters[tile] ? sums : std::vector<float>{};
 }
 
 // What is wrong after a launch.
@@ -98,6 +102,12 @@ std::string fault() {
 void set_up() {
     const Case& its = run.its;
     run.counter = 0;
+    run.work.resize(its.rows);
+    run.k_iters.assign(num_tiles(its.grid), its.grid.k_iters);
+    for (TileWork& row : run.work) {
+        if (std::scanf("%d %d", &row.tile, &row.k_end) != 2) host_gpu::fail("a row is missing");
+        run.k_iters[tile_of(whole_tile(its.grid, row.tile, 0))] = row.k_end;
+    }
     run.partials.assign(static_cast<size_t>(its.num_slots) * THREADS * FLOATS / 4, float4{});
     run.sync.assign(SYNC_FLAGS + 2 * its.num_slots, 0);
     run.sync[SYNC_ENDED] = its.launches_before * its.num_ctas;
@@ -110,7 +120,7 @@ std::string launch() {
     run.stores.assign(run.c.size(), 0);
     run.products.clear();
     Arguments arguments{its.grid, its.parts, its.split_tiles, its.reducers, &run.counter,
-                        Workspace{run.partials.data(), run.sync.data(), its.num_slots}};
+                        Workspace{run.partials.data(), run.sync.data(), its.num_slots}, run.work.data()};
     const char* const stopped = host_gpu::run(host_gpu::Launch{
         its.num_ctas, THREADS, its.places, its.seed + run.launch, kernel_of(its.schedule), &arguments,
         run.partials.data(), static_cast<int>(run.partials.size()), run.sync.data(),
@@ -158,10 +168,10 @@ void host_run::store_part(const Unit& unit, int part, int warp, const float* sum
 
 int main() {
     Case& its = run.its;
-    while (std::scanf("%d %d %d %d %d %d %d %d %d %d %d %d %u %llu", &its.schedule, &its.grid.tiles_m,
+    while (std::scanf("%d %d %d %d %d %d %d %d %d %d %d %d %u %llu %d", &its.schedule, &its.grid.tiles_m,
                       &its.grid.tiles_n, &its.grid.k_iters, &its.grid.raster_group, &its.num_ctas, &its.parts,
                       &its.split_tiles, &its.reducers, &its.num_slots, &its.places, &its.launches,
-                      &its.launches_before, &its.seed) == 14) {
+                      &its.launches_before, &its.seed, &its.rows) == 15) {
         set_up();
         unsigned long long sofar = 0xcbf29ce484222325ull;
         for (run.launch = 0; run.launch < its.launches; ++run.launch) {

@@ -16,6 +16,7 @@ struct Arguments {
     int parts, split_tiles, reducers;
     int* counter;
     wavescope::Workspace space;
+    const wavescope::TileWork* work;
 };
 
 // A kernel of one schedule, on Arguments; nullptr if there is none.

@@ -7,6 +7,7 @@ import subprocess
 from dataclasses import dataclass, replace
 from pathlib import Path
 from random import Random
+from typing import get_args
 
 from host_compiler import host_compiler
 
@@ -14,8 +15,9 @@ from wavescope.errors import ShapeError
 from wavescope.kernels import REDUCTION_IDS, SCHEDULE_IDS
 from wavescope.nvrtc import kernel_directory
 from wavescope.problem import Problem, Tile
-from wavescope.schedule import SPLIT_SCHEDULES, Raster, Schedule, ScheduleName, decompose
-from wavescope.trace import Reduction
+from wavescope.schedule import SCHEDULES, SPLIT_SCHEDULES, Raster, Schedule, ScheduleName, decompose
+from wavescope.trace import Order, Reduction
+from wavescope.work import Work
 
 INCLUDE = Path(kernel_directory()) / "include"
 TESTS = Path(__file__).parent
@@ -45,7 +47,8 @@ class Case:
         grid = (tiles_m, tiles_n, TILE.k_iters(it.problem), it.raster.group(tiles_m))
         plan = (it.num_ctas, it.parts, it.split_tiles, it.reducers, it.num_slots)
         how = (self.resident, self.launches, self.launches_before, self.seed)
-        return " ".join(map(str, (SCHEDULE_IDS[it.name], *grid, *plan, *how)))
+        rows = [] if it.table is None else it.table.ravel().tolist()
+        return " ".join(map(str, (SCHEDULE_IDS[it.name], *grid, *plan, *how, len(rows) // 2, *rows)))
 
 
 def schedule_of(name: str, tiles: tuple[int, int], k_iters: int, places: int, parts: int | None = None) -> Schedule:
@@ -97,6 +100,19 @@ def reducing_cases() -> list[Case]:
     return [draw_reducing(rng) for _ in range(25)]
 
 
+def irregular_cases() -> list[Case]:
+    """Random cases of tiles of unequal k, in both orders."""
+    rng = Random(7)
+    cases = []
+    for _ in range(60):
+        name = rng.choice([name for name in SCHEDULES if name not in SPLIT_SCHEDULES])
+        problem = Problem(TILE.m * rng.randint(1, 4), TILE.n * rng.randint(1, 4), TILE.k * rng.choice((1, 3, 13)))
+        work, order = Work("ragged", rng.randint(0, 99)), rng.choice(get_args(Order))
+        schedule = decompose(name, problem, TILE, rng.randint(1, 12), Raster("grouped2"), work=work, order=order)
+        cases.append(case_of(rng, schedule))
+    return cases
+
+
 def spare_ctas(schedule: Schedule) -> int:
     """CTAs that have no part of a split tile, and may add the partial sums: the most that `reducers` may be."""
     parts = schedule.split_tiles * schedule.parts
@@ -123,10 +139,16 @@ def compile_objects(folder: Path) -> list[Path]:
 
 
 def compile_program(
-    objects: list[Path], reduction: Reduction, program: Path, include: Path = INCLUDE, only: ScheduleName | None = None
+    objects: list[Path],
+    reduction: Reduction,
+    program: Path,
+    include: Path = INCLUDE,
+    only: ScheduleName | None = None,
+    irregular: bool = False,
 ) -> Path:
-    """The program with the loop of all schedules, or of one."""
+    """The program with the loop of all schedules, or of one; `irregular`: of those that keep tiles whole, of unequal k."""
     defines = [f"-DREDUCTION={REDUCTION_IDS[reduction]}", *([f"-DONLY={SCHEDULE_IDS[only]}"] if only else [])]
+    defines += ["-DWORK=1"] if irregular else []
     options = (*OPTIONS, f"-I{include}", "-O1", *defines)
     subprocess.run([host_compiler(), *options, TESTS / "fixup_kernel.cpp", *objects, "-o", program], check=True)
     return program

@@ -1,6 +1,6 @@
 // The kernels' loop on the host.
 //
-// -D: REDUCTION (fixup.cuh)  ONLY (one schedule of schedule.cuh; without it all)
+// -D: REDUCTION (fixup.cuh)  WORK (loop.cuh)  ONLY (one schedule of schedule.cuh; without it all)
 #include "fixup_host.h"
 
 #include "loop.cuh"
@@ -22,7 +22,8 @@ void kernel(void* at) {
             for (int part = 0; part < FLOATS / PIECE; ++part)
                 store_part(unit, part, threadIdx.x / 32, &acc[part * PIECE]);
         },
-        [&](const Unit& unit, int part, int warp, const float(&sums)[PIECE]) { store_part(unit, part, warp, sums); });
+        [&](const Unit& unit, int part, int warp, const float(&sums)[PIECE]) { store_part(unit, part, warp, sums); },
+        given.work);
 }
 
 }  // namespace
@@ -37,10 +38,12 @@ void (*host_run::kernel_of(int schedule))(void*) {
         case FIXED: return kernel<FIXED>;
         case PERSISTENT: return kernel<PERSISTENT>;
         case DYNAMIC: return kernel<DYNAMIC>;
+#if !WORK
         case SPLITK: return kernel<SPLITK>;
         case STREAMK: return kernel<STREAMK>;
         case HYBRID: return kernel<HYBRID>;
         case TAILSPLIT: return kernel<TAILSPLIT>;
+#endif
     }
     return nullptr;
 #endif

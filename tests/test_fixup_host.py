@@ -13,6 +13,7 @@ from fixup_host import (
     compile_objects,
     compile_program,
     include_with,
+    irregular_cases,
     reducing_cases,
     schedule_of,
     spare_ctas,
@@ -50,6 +51,14 @@ def test_every_tile_is_right_in_any_order(programs: Programs, reduction: Reducti
 @pytest.mark.parametrize("reduction", REDUCTIONS)
 def test_spare_ctas_add_all_partial_sums(programs: Programs, reduction: Reduction) -> None:
     all_right(programs[reduction], reducing_cases())
+
+
+def test_tiles_of_unequal_k_take_what_the_table_says(objects: list[Path], tmp_path: Path) -> None:
+    cases = irregular_cases()
+    all_right(compile_program(objects, "ordered", tmp_path / "right", irregular=True), cases)
+    include = include_with(tmp_path, "loop.cuh", ("work[unit.index], unit.index", "work[0], unit.index"))
+    found = answers(compile_program(objects, "ordered", tmp_path / "wrong", include, irregular=True), cases)
+    assert found[-1].startswith("launch 1: not each k_iter once of tile")
 
 
 @pytest.mark.parametrize("name", ["splitk", "streamk", "hybrid", "tailsplit"])
