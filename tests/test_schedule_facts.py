@@ -122,17 +122,17 @@ def test_tail_split_of_162_tiles() -> None:
 
 
 # 30 tiles of 64 k_iters in p parts on 132 places, 132 whole tiles before: a part takes 2 + ceil(64 / p), and 4 to leave
-# its sum; the 132 - 30 p CTAs without a part then have 2 for each of 30 p sums, each, over as many CTAs.
-PLAIN = GridModel(a=2, b=4, c=1, d=4, spare=2)
+# its sum; the 132 - 30 p CTAs without a part then have 8 for each of 30 tiles, over as many CTAs.
+PLAIN = GridModel(a=2, b=4, c=1, d=4, share=4, spare=8)
 
 
 @pytest.mark.parametrize(
     ("parts", "reducers", "time"),
     [
         (1, 0, 66),  # nothing to add
-        (2, 72, 38),  # 2 * 60 / 72 is less than 38
+        (2, 72, 38),  # 8 * 30 / 72 is less than 38
         (3, 42, 28),
-        (4, 12, 22),  # 2 * 120 / 12 = 20
+        (4, 12, 22),  # 8 * 30 / 12 = 20
     ],
 )
 def test_spare_ctas_add_the_sums_of_162_tiles(parts: int, reducers: int, time: float) -> None:
@@ -146,14 +146,14 @@ def test_spare_ctas_add_the_sums_of_162_tiles(parts: int, reducers: int, time: f
 @pytest.mark.parametrize(
     ("spare", "reducers", "time"),
     [
-        (2.2, 12, 22),  # 22: no longer than a part
-        (2.5, 12, 25),  # 25: 3 longer, and a share would take 4
-        (2.6, 0, 26),  # 26: shares are as fast
-        (3.0, 0, 26),
+        (8.8, 12, 22),  # 22: no longer than a part
+        (10.0, 12, 25),  # 25: 3 longer, and a share would take 4
+        (10.4, 0, 26),  # 26: shares are as fast
+        (12.0, 0, 26),
     ],
 )
 def test_shares_where_spare_ctas_are_not_faster(spare: float, reducers: int, time: float) -> None:
-    model = GridModel(a=2, b=4, c=1, d=4, spare=spare)
+    model = GridModel(a=2, b=4, c=1, d=4, share=4, spare=spare)
     assert model.tail_reducers(30, 64, 4, H200_SMS, 132) == reducers
     assert model.tail_time(30, 64, 4, H200_SMS, 132) == pytest.approx(time)
 

@@ -5,23 +5,14 @@ from __future__ import annotations
 from wavescope.problem import Tile
 
 _ELEMENT_BYTES = 4  # partial sums are fp32
-# H200, 2026-11: with a CTA on each SM, leaving a partial sum of 128 KB (a 128x256 tile) took
-# 4,000 to 9,000 cycles, and reading and adding one 5,000 to 9,000; the middle of each.
+# H200, 2026-11 (tests/data/h200, gemm_mma with 128x256 tiles): a partial sum of 128 KB left, read and
+# added, a share of all of a tile's added and stored, and a tile's added and stored by a CTA without a
+# part, which hardly depends on their number (14,500 with four parts, 13,900 with two).
 _KNOWN_BYTES = 128 * 256 * _ELEMENT_BYTES
-_LEAVE_CYCLES, _ADD_CYCLES = 6500.0, 7000.0
-_SPARE_CYCLES = 14500.0  # a CTA that adds all partial sums of a tile, up to four (H200, 2026-11)
+_KNOWN = {"partial_cycles": 5900.0, "add_cycles": 4500.0, "share_cycles": 5200.0, "spare_cycles": 14200.0}
 
 
 def estimated_fixup_cycles(tile: Tile, ctas_per_sm: int) -> dict[str, float]:
-    """What cut tiles cost, for a Calibration, by the bytes that an SM's CTAs move at once.
-
-    A share reads as much as one partial sum, a part of each; where only some CTAs read,
-    each reads faster.
-    """
+    """What cut tiles cost, for a Calibration, by the bytes that an SM's CTAs move at once."""
     scale = tile.m * tile.n * _ELEMENT_BYTES * ctas_per_sm / _KNOWN_BYTES
-    return {
-        "partial_cycles": _LEAVE_CYCLES * scale,
-        "add_cycles": _ADD_CYCLES * scale,
-        "share_cycles": _ADD_CYCLES * scale,
-        "spare_cycles": _SPARE_CYCLES * scale,
-    }
+    return {name: cycles * scale for name, cycles in _KNOWN.items()}
