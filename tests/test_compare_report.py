@@ -26,11 +26,11 @@ from wavescope.virtual_comparison import virtual_comparison
 from wavescope.wave_report import STATES
 
 
-def simulated() -> Comparison:
+def simulated(last: str = "tailsplit") -> Comparison:
     return virtual_comparison(
         Problem(2304, 2304, 4096),
         Tile(128, 256, 64),
-        [Variant("fixed"), Variant.parse("persistent@row"), Variant("tailsplit")],
+        [Variant("fixed"), Variant.parse("persistent@row"), Variant.parse(last)],
         virtual_device("h200"),
         reason="no CUDA device was found",
         seed=0,
@@ -142,7 +142,8 @@ def test_a_simulation_says_so_first_and_its_shared_notes_once() -> None:
     headings = [line for line in lines if line.startswith("── ")]
     assert [line.split()[-2] for line in headings[:-1]] == ["simulated"] * (len(headings) - 1)
     assert joined(lines).count("unit costs as recorded") == 1
-    assert "note tailsplit: " in joined(lines)  # what the simulation knows less well of it alone
+    one_alone = rendered(simulated("streamk@atomic"), 80)
+    assert "note streamk@atomic: " in joined(one_alone)  # what the simulation knows less well of it alone
     assert "verified" not in joined(lines)
     assert "cublas did not run: cublas runs on a GPU only" in joined(lines)
     verdict = section(lines, "Verdicts")

@@ -182,8 +182,7 @@ def test_the_last_planned_launch_alone_has_edges() -> None:
         schedule = decompose("fixed", last.problem, tile, 264)
         rows_of_tiles, columns = tile.tiles_m(last.problem), tile.tiles_n(last.problem)
         assert np.count_nonzero(schedule.is_edge) == rows_of_tiles + columns - 1
-        whole = next(plan for plan in others if plan.problem.m == last.problem.m + 24)
-        assert whole.problem == replace(last.problem, m=last.problem.m + 24, n=last.problem.n + 24)
+        assert replace(last.problem, m=last.problem.m + 24, n=last.problem.n + 24) in [plan.problem for plan in others]
 
 
 def test_the_recording_script_keeps_edges_apart(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

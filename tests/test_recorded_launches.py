@@ -77,21 +77,22 @@ def test_every_tile_is_recorded_and_no_other() -> None:
 
 @pytest.mark.parametrize("name", NAMES)
 def test_a_recorded_launch_is_reproduced(name: str) -> None:
-    """Its time to 3 % with one CTA an SM, 6 % with several, 15 % with split tiles; where time is lost; units' lengths."""
+    """Its time to 3 % with one CTA an SM, 6 % with several, 15 % with split or edge tiles; where time is lost; units' lengths."""
     real = recorded(name)
     copy = simulated(real)
     check(copy, schedule_of(real.launches[0]))
     assert copy.launches[0].notes[1].startswith("unit costs as recorded"), "the launch was left out of the calibration"
-    several = real.launches[0].ctas_per_sm > 1
+    several, has_edges = real.launches[0].ctas_per_sm > 1, name.endswith("edges")
     assert duration_us(copy) == pytest.approx(
-        duration_us(real), rel=SPLIT_ERROR if name in SPLIT else 0.06 if several else 0.03
+        duration_us(real), rel=SPLIT_ERROR if name in SPLIT or has_edges else 0.06 if several else 0.03
     )
     budget, real_budget = analyze(copy).budget, analyze(real).budget
     assert budget.not_idle.value / budget.total_ns == pytest.approx(
-        real_budget.not_idle.value / real_budget.total_ns, abs=0.06 if name in SPLIT else 0.03
+        real_budget.not_idle.value / real_budget.total_ns, abs=0.06 if name in SPLIT or has_edges else 0.03
     )
-    if name not in SPLIT:
-        assert main_loops_us(copy) == pytest.approx(main_loops_us(real), rel=0.1 if several else 0.05)
+    if name not in SPLIT and not has_edges:
+        middle, high = main_loops_us(copy)[1:]  # the lowest tenth depends on which few units ran alone on their SM
+        assert (middle, high) == pytest.approx(tuple(main_loops_us(real)[1:]), rel=0.1 if several else 0.05)
 
 
 @pytest.mark.parametrize("name", [name for name in NAMES if recorded(name).launches[0].schedule == "persistent"])
@@ -101,14 +102,21 @@ def test_persistent_units_lie_on_the_sms_as_recorded(name: str) -> None:
 
 
 def test_a_launch_is_predicted_from_the_others_of_its_tile() -> None:
-    """Fitted without it, half of the launches come out to 3 % in time and nine tenths to 6 %, with split tiles to 8 %."""
+    """Fitted without it, half of the launches come out to 3 % in time and nine tenths to 6 %, with split tiles to 8 %.
+
+    Tiles with one CTA an SM only: with several a fit takes seconds, and there is one for each launch.
+    """
     errors: dict[bool, list[float]] = {False: [], True: []}
-    for alike in groups_of(list(recordings().values())):
+    alone = [trace for trace in recordings().values() if trace.launches[0].ctas_per_sm == 1]
+    groups = groups_of(alone)
+    for alike in groups:
         for found in leave_one_out(alike):
             if not found.missing:
                 errors[found.launch.schedule in SPLIT_SCHEDULES].append(abs(found.error))
-    assert len(errors[False]) == len(NAMES) - len(SPLIT)
-    assert len(errors[True]) >= 0.8 * len(SPLIT)  # some have costs that no other launch shows
+    launches = [trace.launches[0] for alike in groups for trace in alike]
+    split = [launch for launch in launches if launch.schedule in SPLIT_SCHEDULES]
+    assert len(errors[False]) == len(launches) - len(split) - len(groups)  # but for the only one with edges
+    assert len(errors[True]) >= 0.8 * len(split)  # some have costs that no other launch shows
     for is_split, most in ((False, 0.06), (True, 0.08)):
         middle, high, worst = np.quantile(errors[is_split], [0.5, 0.9, 1.0])
         assert middle <= 0.03
