@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -58,6 +59,15 @@ class Units:
     def stores_tile(self) -> NDArray[np.bool_]:
         """True where the unit did its tile's first k_iter, and so stores it; a CTA (k_begin NULL) counts as one."""
         return self.k_begin <= 0
+
+
+class Extents(NamedTuple):
+    """Stretches of CTAs' lanes."""
+
+    cta: IntColumn
+    lane: IntColumn
+    begin_ns: IntColumn
+    end_ns: IntColumn
 
 
 def in_unit(spans: Spans) -> NDArray[np.bool_]:
@@ -117,7 +127,7 @@ def _units_of_spans(inner: Spans, ctas: Spans) -> Units:
         k_end=spans.k_end[first],
         begin_ns=begin,
         end_ns=end,
-        held_ns=_held(inner, mine, index, spans.lane[first], ctas),
+        held_ns=_held(inner, mine, index, Extents(spans.cta[first], spans.lane[first], begin, end), ctas),
         cycles=cycles,
         lanes=len(dense_index(spans.lane)[0]),
         of_ctas=False,
@@ -133,27 +143,44 @@ def _extent(index: IntColumn, begin: IntColumn, end: IntColumn, count: int) -> t
     return first, last
 
 
-def _held(spans: Spans, mine: IntColumn, index: IntColumn, lane: IntColumn, ctas: Spans) -> IntColumn:
+def _held(spans: Spans, mine: IntColumn, index: IntColumn, units: Extents, ctas: Spans) -> IntColumn:
     """Time each unit kept its place: the CTA's life shared out span by span, waits left out.
 
-    `mine` are the spans that belong to units, `index` to which of them, `lane` each unit's.
+    `mine` are the spans that belong to units, `index` to which of them.
     """
+    if len(mine) == len(spans) and not ((spans.kind == Kind.WAIT) | (spans.kind == Kind.FIXUP)).any():
+        return _shared_out(units, ctas)  # a unit's spans follow one another: units will do
+    lanes = spans.lane.copy()
+    lanes[mine] = units.lane[index]
+    held = _shared_out(Extents(spans.cta, lanes, spans.begin_ns, spans.end_ns), ctas)
+    held -= np.where(spans.kind == Kind.WAIT, spans.end_ns - spans.begin_ns, 0)
+    return np.bincount(index, weights=held[mine], minlength=len(units.lane)).astype(np.int64)
+
+
+def _shared_out(parts: Extents, ctas: Spans) -> IntColumn:
+    """The life of each CTA's lane shared out: a part's time begins where the one before it ends."""
     cta_ids, of_cta = dense_index(ctas.cta)
     cta_begin, cta_end = np.empty(len(cta_ids), np.int64), np.empty(len(cta_ids), np.int64)
     cta_begin[of_cta], cta_end[of_cta] = ctas.begin_ns, ctas.end_ns
-    of_span = np.minimum(np.searchsorted(cta_ids, spans.cta), len(cta_ids) - 1)
-    orphan = cta_ids[of_span] != spans.cta  # no lifetime recorded for its CTA
-    lanes = spans.lane.copy()
-    lanes[mine] = lane[index]
-    lane_ids, lanes = dense_index(lanes)
-    place = dense_index(spans.cta * len(lane_ids) + lanes)[1]
-    order = order_within(place, spans.begin_ns)
-    place, begin, end = place[order], spans.begin_ns[order], spans.end_ns[order]
-    follows = np.append(False, place[1:] == place[:-1])
+    of_part = _positions(cta_ids, parts.cta)
+    orphan = cta_ids[of_part] != parts.cta  # no lifetime recorded for its CTA
+    lane_ids, lanes = dense_index(parts.lane)
+    place = of_part if len(lane_ids) == 1 and not orphan.any() else parts.cta * len(lane_ids) + lanes
+    order = order_within(place, parts.begin_ns)
+    follows = np.append(False, place[order][1:] == place[order][:-1])
     leads = np.append(follows[1:], False)
-    held_from = np.where(follows, np.append(0, end[:-1]), np.where(orphan[order], begin, cta_begin[of_span][order]))
-    held_to = np.where(leads, end, np.where(orphan[order], end, cta_end[of_span][order]))
-    waited = np.where(spans.kind[order] == Kind.WAIT, end - begin, 0)
-    held = np.empty(len(spans), np.int64)
-    held[order] = held_to - held_from - waited
-    return np.bincount(index, weights=held[mine], minlength=len(lane)).astype(np.int64)
+    end = parts.end_ns[order]
+    held_from = np.where(follows, np.append(0, end[:-1]), np.where(orphan, parts.begin_ns, cta_begin[of_part])[order])
+    held_to = np.where(leads, end, np.where(orphan, parts.end_ns, cta_end[of_part])[order])
+    held = np.empty(len(place), np.int64)
+    held[order] = held_to - held_from
+    return held
+
+
+def _positions(ids: IntColumn, values: IntColumn) -> IntColumn:
+    """Where each value stands among the ascending ids; somewhere, where it does not."""
+    if ids[0] >= 0 and ids[-1] <= 4 * len(values) + 2**16:
+        table = np.zeros(int(max(ids[-1], values.max())) + 1, np.int64)
+        table[ids] = np.arange(len(ids))
+        return table[np.maximum(values, 0)]
+    return np.minimum(np.searchsorted(ids, values), len(ids) - 1)
