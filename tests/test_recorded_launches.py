@@ -23,7 +23,13 @@ from wavescope.trace_file import load
 from wavescope.variant import Variant
 
 H200 = virtual_device("h200")
-SPLIT_ERROR = 0.15
+SPLIT_ERROR = 0.1
+# What the simulation does not reproduce to these bounds, launch by launch, and how far it is off (2026-11-30).
+KNOWN = {
+    ("gemm_simt-128x128x8-edges", "time"): 0.085,  # 8.3 % long
+    ("gemm_mma-128x128x32-edges", "busy"): 0.036,  # 3.5 points less
+    ("gemm_mma-64x64x64-persistent-2304x1792x2048", "units"): 0.12,  # the shortest tenth is 11.5 % short
+}
 
 
 @cache
@@ -77,22 +83,24 @@ def test_every_tile_is_recorded_and_no_other() -> None:
 
 @pytest.mark.parametrize("name", NAMES)
 def test_a_recorded_launch_is_reproduced(name: str) -> None:
-    """Its time to 3 % with one CTA an SM, 6 % with several, 15 % with split or edge tiles; where time is lost; units' lengths."""
+    """Its time to 3 % with one CTA an SM, 6 % with several, 10 % with split tiles; where time is lost; units' lengths."""
     real = recorded(name)
     copy = simulated(real)
     check(copy, schedule_of(real.launches[0]))
     assert copy.launches[0].notes[1].startswith("unit costs as recorded"), "the launch was left out of the calibration"
-    several, has_edges = real.launches[0].ctas_per_sm > 1, name.endswith("edges")
+    several = real.launches[0].ctas_per_sm > 1
     assert duration_us(copy) == pytest.approx(
-        duration_us(real), rel=SPLIT_ERROR if name in SPLIT or has_edges else 0.06 if several else 0.03
+        duration_us(real),
+        rel=KNOWN.get((name, "time")) or (SPLIT_ERROR if name in SPLIT else 0.06 if several else 0.03),
     )
     budget, real_budget = analyze(copy).budget, analyze(real).budget
     assert budget.not_idle.value / budget.total_ns == pytest.approx(
-        real_budget.not_idle.value / real_budget.total_ns, abs=0.06 if name in SPLIT or has_edges else 0.03
+        real_budget.not_idle.value / real_budget.total_ns,
+        abs=KNOWN.get((name, "busy")) or (0.06 if name in SPLIT else 0.03),
     )
-    if name not in SPLIT and not has_edges:
-        middle, high = main_loops_us(copy)[1:]  # the lowest tenth depends on which few units ran alone on their SM
-        assert (middle, high) == pytest.approx(tuple(main_loops_us(real)[1:]), rel=0.1 if several else 0.05)
+    if name not in SPLIT:
+        within = KNOWN.get((name, "units")) or (0.1 if several else 0.05)
+        assert main_loops_us(copy) == pytest.approx(main_loops_us(real), rel=within)
 
 
 @pytest.mark.parametrize("name", [name for name in NAMES if recorded(name).launches[0].schedule == "persistent"])

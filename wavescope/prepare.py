@@ -258,7 +258,9 @@ def _notes(functions: Functions, problem: Problem, num_sets: int, device: Device
     notes = [note for note in (cache_directory()[1], sm_count_note(device)) if note]
     plain, probed = functions.plain.ctas_per_sm, functions.probed.ctas_per_sm
     if plain != probed:
-        notes.append(f"the probe changes CTAs per SM from {plain} to {probed}; both kernels run {min(plain, probed)}")
+        notes.append(
+            f"the probe changes CTAs per SM from {plain} to {probed}; resident grids are for {min(plain, probed)}"
+        )
     if num_sets * problem.operand_bytes <= L2_MULTIPLE * device.l2_bytes:
         notes.append(f"operands ({num_sets} sets) do not exceed {L2_MULTIPLE} x L2, so launches may find them there")
     if kernel_timeout(device_index):

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, NamedTuple, cast
 import typer
 
 from wavescope.cli.numbers import positive_number, whole_number
-from wavescope.cli.options import WorkWords, one_of
+from wavescope.cli.options import CtasPerSm, DeviceName, Dtype, Layout, RegimeName, WorkWords, one_of
 from wavescope.cli.profile import (
     DEFAULT_REPEAT,
     DEFAULT_SECONDS,
@@ -50,32 +50,19 @@ def compare(
         ),
     ] = None,
     work: WorkWords = None,
-    dtype: Annotated[str, typer.Option(metavar="TYPE", help="bf16, fp16 or fp32.")] = "bf16",
-    layout: Annotated[
-        str, typer.Option(metavar="LAYOUT", help="How B is stored: tn as [N, K], nn as [K, N]; A is [M, K].")
-    ] = "tn",
+    dtype: Dtype = "bf16",
+    layout: Layout = "tn",
     tile: Annotated[
         str | None,
         typer.Option(metavar="MxNxK", help="Tile of all contenders.  [default: the largest that gives every SM one]"),
     ] = None,
-    device: Annotated[
-        str | None,
-        typer.Option(metavar="DEVICE", help="cuda:N or virtual:NAME.  [default: cuda:0, without a GPU virtual:h200]"),
-    ] = None,
-    regime: Annotated[
-        str,
-        typer.Option(
-            metavar="NAME",
-            help="Timing on a GPU. cool: idle before each graph; sustained: at the power cap; or both.",
-        ),
-    ] = "both",
+    device: DeviceName = None,
+    regime: RegimeName = "both",
     repeat: Annotated[str, typer.Option(metavar="COUNT", help="Rounds of cool timing on a GPU.")] = str(DEFAULT_REPEAT),
     seconds: Annotated[
         str, typer.Option(metavar="SECONDS", help="Length of a block of sustained timing; each contender has eight.")
     ] = str(DEFAULT_SECONDS),
-    ctas_per_sm: Annotated[
-        str | None, typer.Option(metavar="COUNT", help="At most so many CTAs on an SM, by padding shared memory.")
-    ] = None,
+    ctas_per_sm: CtasPerSm = None,
     seed: Annotated[str, typer.Option(metavar="NUMBER", help="Of the random operands, or of the simulation.")] = "0",
     output: Annotated[
         Path | None,

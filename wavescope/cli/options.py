@@ -41,6 +41,26 @@ WorkWords = Annotated[
 ]
 
 
+Dtype = Annotated[str, typer.Option(metavar="TYPE", help="bf16, fp16 or fp32.")]
+Layout = Annotated[
+    str, typer.Option(metavar="LAYOUT", help="How B is stored: tn as [N, K], nn as [K, N]; A is [M, K].")
+]
+DeviceName = Annotated[
+    str | None,
+    typer.Option(metavar="DEVICE", help="cuda:N or virtual:NAME.  [default: cuda:0, without a GPU virtual:h200]"),
+]
+RegimeName = Annotated[
+    str,
+    typer.Option(
+        metavar="NAME",
+        help="Timing on a GPU. cool: idle before each graph; sustained: at the power cap; or both.",
+    ),
+]
+CtasPerSm = Annotated[
+    str | None, typer.Option(metavar="COUNT", help="At most so many CTAs on an SM, by padding shared memory.")
+]
+
+
 def one_of(option: str, value: str, known: tuple[Name, ...]) -> Name:
     """The value, where it is one of the known ones.
 

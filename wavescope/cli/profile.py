@@ -8,7 +8,18 @@ from typing import TYPE_CHECKING, Annotated, NamedTuple, cast
 import typer
 
 from wavescope.cli.numbers import positive_number, whole_number
-from wavescope.cli.options import Csv, FailUnder, Json, WorkWords, one_of
+from wavescope.cli.options import (
+    Csv,
+    CtasPerSm,
+    DeviceName,
+    Dtype,
+    FailUnder,
+    Json,
+    Layout,
+    RegimeName,
+    WorkWords,
+    one_of,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -33,10 +44,8 @@ def profile(
     m: Annotated[str, typer.Option("--m", "-m", metavar="M", help="Rows of C.")],
     n: Annotated[str, typer.Option("--n", "-n", metavar="N", help="Columns of C.")],
     k: Annotated[str, typer.Option("--k", "-k", metavar="K", help="Length of the sums.")],
-    dtype: Annotated[str, typer.Option(metavar="TYPE", help="bf16, fp16 or fp32.")] = "bf16",
-    layout: Annotated[
-        str, typer.Option(metavar="LAYOUT", help="How B is stored: tn as [N, K], nn as [K, N]; A is [M, K].")
-    ] = "tn",
+    dtype: Dtype = "bf16",
+    layout: Layout = "tn",
     schedule: Annotated[
         str,
         typer.Option(
@@ -54,24 +63,13 @@ def profile(
     raster: Annotated[
         str, typer.Option(metavar="ORDER", help="Order of the tiles: row, column, or groupedG (G rows together).")
     ] = "grouped8",
-    device: Annotated[
-        str | None,
-        typer.Option(metavar="DEVICE", help="cuda:N or virtual:NAME.  [default: cuda:0, without a GPU virtual:h200]"),
-    ] = None,
-    regime: Annotated[
-        str,
-        typer.Option(
-            metavar="NAME",
-            help="Timing on a GPU. cool: idle before each graph; sustained: at the power cap; or both.",
-        ),
-    ] = "cool",
+    device: DeviceName = None,
+    regime: RegimeName = "cool",
     repeat: Annotated[str, typer.Option(metavar="COUNT", help="Rounds of timing on a GPU.")] = str(DEFAULT_REPEAT),
     seconds: Annotated[
         str, typer.Option(metavar="SECONDS", help="Length of a block of sustained timing; there are eight.")
     ] = str(DEFAULT_SECONDS),
-    ctas_per_sm: Annotated[
-        str | None, typer.Option(metavar="COUNT", help="At most so many CTAs on an SM, by padding shared memory.")
-    ] = None,
+    ctas_per_sm: CtasPerSm = None,
     seed: Annotated[
         str, typer.Option(metavar="NUMBER", help="Of the random operands, of the simulation, and of skip.")
     ] = "0",
