@@ -13,7 +13,7 @@ from wavescope.calibration import lookup, model_for, model_of, table
 from wavescope.calibration_row import Calibration
 from wavescope.errors import UsageError
 from wavescope.fixup_costs import estimated_fixup_cycles
-from wavescope.grid_model import GridModel
+from wavescope.grid_model import UNCALIBRATED, GridModel
 from wavescope.launch_costs import fixup_cycles, gap_cycles, prologue_and_exit_cycles, recorded_launch
 from wavescope.leave_one_out import leave_one_out, predict
 from wavescope.problem import Problem, Tile
@@ -240,3 +240,10 @@ def test_a_prediction_says_which_costs_no_other_launch_shows() -> None:
     # twice as slow a device: half as long as predicted
     slow = replay(stream.launches[0], schedule_of(stream.launches[0]), H200, replace(ROW, clock_mhz=850.0))
     assert predict(slow, ROW).error == pytest.approx(-0.5, abs=0.05)
+
+
+def test_the_model_without_a_calibration_is_that_of_a_recorded_tile() -> None:
+    recorded_model = lookup("gemm_mma", Tile(128, 256, 64), "bf16", H200).grid_model
+    for name in ("a", "b", "c", "d", "share", "spare"):
+        in_k_iters = getattr(recorded_model, name) / recorded_model.c
+        assert getattr(UNCALIBRATED, name) == pytest.approx(in_k_iters, rel=0.02), name

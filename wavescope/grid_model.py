@@ -91,9 +91,9 @@ class GridModel:
         return _least(range(1, most + 1), lambda p: self.tail_time(tail_tiles, k_iters, p, grid, whole))
 
 
-# In k_iters of gemm_mma's 128x256x64 tile, for kernels without a calibration: a partial sum
-# is 128 KB, and costs about as much to write, and to read, as that many k_iters (H200, 2026-11).
-UNCALIBRATED = GridModel(a=2.0, b=4.0, c=1.0, d=4.0, share=4.0, spare=8.0)
+# For kernels without a calibration: gemm_mma's 128x256x64 tile on an H200, in its k_iters
+# (wavescope/data/calibration.csv, 2026-11), whose partial sum has 128 KB.
+UNCALIBRATED = GridModel(a=2.9, b=3.4, c=1.0, d=2.6, share=3.0, spare=8.2)
 
 
 def _least(candidates: Iterable[int], time: Callable[[int], float]) -> int:
