@@ -28,16 +28,23 @@ __device__ __forceinline__ const char* opaque(const char* value) {
 }
 #endif
 
+// Cycles in which those who multiply a unit waited for its operands, and those who copy them
+// for room to copy to.  The first stand in the record of the mac span, the others in that of
+// the span after it.
+struct Stalls {
+    unsigned int operands, room;
+};
+
 // A launch's records: one a CTA, then these of each unit.
 enum Part { PART_MAC = 0, PART_EPILOGUE = 1, PART_WAIT = 2, PART_FIXUP = 3 };
 __device__ __forceinline__ constexpr int records_of_unit(int schedule) { return splits_tiles(schedule) ? 4 : 2; }
 
 #if PROBE
 // Asked anew each time, so that the main loop keeps no register for it.
-__device__ __forceinline__ bool is_recorder() {
+__device__ __forceinline__ bool is_recorder(unsigned int recorder = 0) {
     unsigned int thread;
     asm volatile("mov.u32 %0, %%tid.x;" : "=r"(thread));
-    return thread == 0;
+    return thread == recorder;
 }
 
 // Likewise computed anew.
@@ -47,34 +54,37 @@ __device__ __forceinline__ Record* record_of(Record* records, const Unit& unit, 
 }
 
 template <int SCHEDULE_ID>
-__device__ __forceinline__ void end_at(Record* records, const Unit& unit, Part part, Kind kind, const Stamp& now) {
+__device__ __forceinline__ void end_at(Record* records, const Unit& unit, Part part, Kind kind, const Stamp& now,
+                                       unsigned int stall = 0) {
     const unsigned int name = unit.tile_m < 0 ? ~0u : unit.index;  // spans of no unit
     record_end(record_of<SCHEDULE_ID>(records, unit, part), kind, now, blockIdx.x, name, unit.tile_m, unit.tile_n,
-               unit.k_begin, unit.k_end);
+               unit.k_begin, unit.k_end, stall);
 }
 #endif
 
 template <int SCHEDULE_ID>
-__device__ __forceinline__ void begin_span(Record* records, const Unit& unit, Part part) {
+__device__ __forceinline__ void begin_span(Record* records, const Unit& unit, Part part, unsigned int recorder = 0) {
 #if PROBE
-    if (is_recorder()) record_begin(record_of<SCHEDULE_ID>(records, unit, part), stamp());
+    if (is_recorder(recorder)) record_begin(record_of<SCHEDULE_ID>(records, unit, part), stamp());
 #endif
 }
 
 template <int SCHEDULE_ID>
-__device__ __forceinline__ void end_span(Record* records, const Unit& unit, Part part, Kind kind) {
+__device__ __forceinline__ void end_span(Record* records, const Unit& unit, Part part, Kind kind,
+                                         unsigned int stall = 0, unsigned int recorder = 0) {
 #if PROBE
-    if (is_recorder()) end_at<SCHEDULE_ID>(records, unit, part, kind, stamp());
+    if (is_recorder(recorder)) end_at<SCHEDULE_ID>(records, unit, part, kind, stamp(), stall);
 #endif
 }
 
 // One span ends as the next begins.
 template <int SCHEDULE_ID>
-__device__ __forceinline__ void change_span(Record* records, const Unit& unit, Part from, Kind kind, Part to) {
+__device__ __forceinline__ void change_span(Record* records, const Unit& unit, Part from, Kind kind, Part to,
+                                            unsigned int stall = 0, unsigned int recorder = 0) {
 #if PROBE
-    if (is_recorder()) {
+    if (is_recorder(recorder)) {
         const Stamp now = stamp();
-        end_at<SCHEDULE_ID>(records, unit, from, kind, now);
+        end_at<SCHEDULE_ID>(records, unit, from, kind, now, stall);
         record_begin(record_of<SCHEDULE_ID>(records, unit, to), now);
     }
 #endif
@@ -82,16 +92,16 @@ __device__ __forceinline__ void change_span(Record* records, const Unit& unit, P
 
 #if PROBE
 __device__ __forceinline__ void end_cta(Record* records, const Stamp& now) {
-    record_end(records + blockIdx.x, KIND_CTA, now, blockIdx.x, ~0u, ~0u, ~0u, ~0u, ~0u);
+    record_end(records + blockIdx.x, KIND_CTA, now, blockIdx.x, ~0u, ~0u, ~0u, ~0u, ~0u, 0);
 }
 #endif
 
 // The epilogue's end is the CTA's where it is all that the CTA does: one look at the clocks for both.
-__device__ __forceinline__ void end_unit_and_cta(Record* records, const Unit& unit) {
+__device__ __forceinline__ void end_unit_and_cta(Record* records, const Unit& unit, const Stalls& stalls) {
 #if PROBE
     if (is_recorder()) {
         const Stamp now = stamp();
-        end_at<FIXED>(records, unit, PART_EPILOGUE, KIND_EPILOGUE, now);
+        end_at<FIXED>(records, unit, PART_EPILOGUE, KIND_EPILOGUE, now, stalls.room);
         end_cta(records, now);
     }
 #endif
@@ -101,33 +111,33 @@ __device__ __forceinline__ void end_unit_and_cta(Record* records, const Unit& un
 // sum and must store it.  Begins within the mac span, and ends within the epilogue's where true.
 template <int SCHEDULE_ID, typename Sums, int FLOATS>
 __device__ __forceinline__ bool meet(const Sums& sums, float (&acc)[FLOATS], const Unit& unit, const Sharing& mine,
-                                     Record* records, Shared<int>* shared_word) {
+                                     const Stalls& stalls, Record* records, Shared<int>* shared_word) {
     if constexpr (is_cooperative(SCHEDULE_ID)) {
-        change_span<SCHEDULE_ID>(records, unit, PART_MAC, KIND_MAC, PART_FIXUP);
+        change_span<SCHEDULE_ID>(records, unit, PART_MAC, KIND_MAC, PART_FIXUP, stalls.operands);
         sums.template leave<REDUCTION == ATOMIC>(acc, mine.first_slot + (REDUCTION == ATOMIC ? 0 : mine.rank));
         sums.raise(mine.first_slot + mine.rank);
-        end_span<SCHEDULE_ID>(records, unit, PART_FIXUP, KIND_FIXUP);
+        end_span<SCHEDULE_ID>(records, unit, PART_FIXUP, KIND_FIXUP, stalls.room);
         return false;
     }
     if constexpr (REDUCTION == ATOMIC) {
-        change_span<SCHEDULE_ID>(records, unit, PART_MAC, KIND_MAC, PART_FIXUP);
+        change_span<SCHEDULE_ID>(records, unit, PART_MAC, KIND_MAC, PART_FIXUP, stalls.operands);
         const bool complete = sums.merge(acc, mine, shared_word);
         if (complete)
-            change_span<SCHEDULE_ID>(records, unit, PART_FIXUP, KIND_FIXUP, PART_EPILOGUE);
+            change_span<SCHEDULE_ID>(records, unit, PART_FIXUP, KIND_FIXUP, PART_EPILOGUE, stalls.room);
         else
-            end_span<SCHEDULE_ID>(records, unit, PART_FIXUP, KIND_FIXUP);
+            end_span<SCHEDULE_ID>(records, unit, PART_FIXUP, KIND_FIXUP, stalls.room);
         return complete;
     }
     if (mine.rank > 0) {
-        change_span<SCHEDULE_ID>(records, unit, PART_MAC, KIND_MAC, PART_FIXUP);
+        change_span<SCHEDULE_ID>(records, unit, PART_MAC, KIND_MAC, PART_FIXUP, stalls.operands);
         sums.template leave<false>(acc, mine.first_slot + mine.rank);
         sums.raise(mine.first_slot + mine.rank);
-        end_span<SCHEDULE_ID>(records, unit, PART_FIXUP, KIND_FIXUP);
+        end_span<SCHEDULE_ID>(records, unit, PART_FIXUP, KIND_FIXUP, stalls.room);
         return false;
     }
-    change_span<SCHEDULE_ID>(records, unit, PART_MAC, KIND_MAC, PART_WAIT);
+    change_span<SCHEDULE_ID>(records, unit, PART_MAC, KIND_MAC, PART_WAIT, stalls.operands);
     sums.wait(mine.first_slot + 1, mine.peers - 1);
-    change_span<SCHEDULE_ID>(records, unit, PART_WAIT, KIND_WAIT, PART_FIXUP);
+    change_span<SCHEDULE_ID>(records, unit, PART_WAIT, KIND_WAIT, PART_FIXUP, stalls.room);
     sums.add(acc, mine.first_slot + 1, mine.peers - 1);
     change_span<SCHEDULE_ID>(records, unit, PART_FIXUP, KIND_FIXUP, PART_EPILOGUE);
     return true;
@@ -151,20 +161,69 @@ __device__ __forceinline__ void reduce(const Sums& sums, const Plan& plan, int r
             if (unit.tile != tile) unit = whole_tile(plan.grid, tile, 0);
             store_piece(unit, part, warp, v);
         });
-    __syncthreads();  // no warp may still ask for the launch's number when the CTA counts itself as ended
+    cta_barrier();  // no warp may still ask for the launch's number when the CTA counts itself as ended
     end_span<SCHEDULE_ID>(records, nobodys, PART_FIXUP, KIND_FIXUP);
 }
+
+// A unit's own share of the partial sums of its tile, by `workers` warps of which this is number `worker`, after they
+// have seen all flags.  Its spans stand where the unit has none yet; thread `recorder` is one of the warps'.
+template <int SCHEDULE_ID, int AT_ONCE, typename Sums, typename Wait, typename StorePiece>
+__device__ __forceinline__ void add_own_share(const Sums& sums, const Unit& unit, const Sharing& mine, int worker,
+                                              int workers, Wait wait_for_all, Record* records, unsigned int recorder,
+                                              StorePiece store_piece) {
+    begin_span<SCHEDULE_ID>(records, unit, PART_WAIT, recorder);
+    wait_for_all();
+    change_span<SCHEDULE_ID>(records, unit, PART_WAIT, KIND_WAIT, PART_EPILOGUE, 0, recorder);
+    sums.template add_share<REDUCTION == ATOMIC, AT_ONCE>(
+        mine, REDUCTION == ATOMIC ? 1 : mine.peers, worker, workers,
+        [&](int part, int warp, const float(&v)[PIECE]) { store_piece(unit, part, warp, v); });
+}
+
+// Whether a CTA has a part of a tile, of which it adds a share itself.
+__device__ __forceinline__ bool adds_own_share(const Plan& plan) {
+    return plan.reducers == 0 && static_cast<int>(blockIdx.x) < plan.parts * plan.split_tiles;
+}
+
+// Whether a whole tile comes after the part.
+__device__ __forceinline__ bool has_whole_tile(int schedule, const Plan& plan) {
+    Unit unit;
+    return next_unit(schedule, plan, blockIdx.x, 1, 0, &unit);
+}
+
+// What other warps of a CTA do for those that multiply: here there are none.
+struct Alone {
+    // They add the CTA's share of a tile's partial sums while the others are at a whole tile.
+    static constexpr bool ADD_SHARES = false;
+
+    // Called by those who multiply:
+    // the next number of the shared counter,
+    __device__ __forceinline__ int draw(int round, int* counter, const Plan& plan, Shared<int>* shared_word) const {
+        if (threadIdx.x == 0) {
+            *shared_word = atomicAdd(counter, 1);
+            // every CTA draws one ticket too many; who draws the last of all leaves 0 behind
+            if (*shared_word == num_tiles(plan.grid) + static_cast<int>(gridDim.x) - 1) atomicExch(counter, 0);
+        }
+        cta_barrier();
+        return *shared_word;
+    }
+    // when the CTA's part is left and its flag raised,
+    __device__ __forceinline__ void part_is_left() const {}
+    // and at the end, until the others have done all.
+    __device__ __forceinline__ void wait() const {}
+};
 
 // grid_of() tells the TileGrid; multiply(unit) leaves the tile in acc; store(unit) writes it
 // out, store_piece(unit, part, warp, sums) sixteen floats of each thread of one warp.
 // counter: tickets of SCHEDULE DYNAMIC, 0 at the launch, and left 0.
 // work: with WORK 1, what each unit is, by its index.
+// multiply() returns its Stalls.  helpers: see Alone.
 // records: one a CTA, then records_of_unit() a unit.
-template <int SCHEDULE_ID, int THREADS, int FLOATS, typename Grid, typename Multiply, typename Store, typename StorePiece>
+template <int SCHEDULE_ID, int THREADS, typename Helpers = Alone, int FLOATS, typename Grid, typename Multiply,
+          typename Store, typename StorePiece>
 __device__ __forceinline__ void run_units(Grid grid_of, int parts, int split_tiles, int reducers, int* counter,
                                           const Workspace& space, Record* records, float (&acc)[FLOATS],
                                           Multiply multiply, Store store, StorePiece store_piece,
-                                          const TileWork* work = nullptr) {
+                                          const TileWork* work = nullptr, Helpers helpers = Helpers{}) {
     constexpr bool SPLITS = splits_tiles(SCHEDULE_ID);
     static_assert(!WORK || !SPLITS, "only whole tiles have k_iters of their own");
     __shared__ Shared<int> shared_word;
@@ -174,19 +233,22 @@ __device__ __forceinline__ void run_units(Grid grid_of, int parts, int split_til
     const auto sums = [&] {
         return Fixup<FLOATS, THREADS>{space, static_cast<int>(threadIdx.x), static_cast<int>(gridDim.x)};
     };
-    const auto finish = [&](const Unit& unit, const Sharing& mine) {
+    const auto finish = [&](const Unit& unit, const Sharing& mine, const Stalls& stalls) {
         if (SPLITS && mine.peers > 1) {
-            if (!meet<SCHEDULE_ID>(sums(), acc, unit, mine, records, &shared_word)) return;
+            if (!meet<SCHEDULE_ID>(sums(), acc, unit, mine, stalls, records, &shared_word)) {
+                if (is_cooperative(SCHEDULE_ID)) helpers.part_is_left();
+                return;
+            }
         } else {
-            change_span<SCHEDULE_ID>(records, unit, PART_MAC, KIND_MAC, PART_EPILOGUE);
+            change_span<SCHEDULE_ID>(records, unit, PART_MAC, KIND_MAC, PART_EPILOGUE, stalls.operands);
         }
         store(unit);
         // the next unit overwrites shared memory that slower warps still read; the probe waits for the last warp
-        if (SCHEDULE_ID != FIXED || PROBE) __syncthreads();
+        if (SCHEDULE_ID != FIXED || PROBE) cta_barrier();
         if constexpr (SCHEDULE_ID == FIXED)
-            end_unit_and_cta(records, unit);
+            end_unit_and_cta(records, unit, stalls);
         else
-            end_span<SCHEDULE_ID>(records, unit, PART_EPILOGUE, KIND_EPILOGUE);
+            end_span<SCHEDULE_ID>(records, unit, PART_EPILOGUE, KIND_EPILOGUE, stalls.room);
     };
     Unit unit;
     int ticket = 0;
@@ -195,15 +257,7 @@ __device__ __forceinline__ void run_units(Grid grid_of, int parts, int split_til
 #endif
     for (int round = 0;; ++round) {
         const Plan plan = plan_of();
-        if constexpr (SCHEDULE_ID == DYNAMIC) {
-            if (threadIdx.x == 0) {
-                shared_word = atomicAdd(counter, 1);
-                // every CTA draws one ticket too many; who draws the last of all leaves 0 behind
-                if (shared_word == num_tiles(plan.grid) + static_cast<int>(gridDim.x) - 1) atomicExch(counter, 0);
-            }
-            __syncthreads();
-            ticket = shared_word;
-        }
+        if constexpr (SCHEDULE_ID == DYNAMIC) ticket = helpers.draw(round, counter, plan, &shared_word);
         if (!next_unit(SCHEDULE_ID, plan, blockIdx.x, round, ticket, &unit)) break;
         if (WORK) unit = unit_of_work(plan.grid, work[unit.index], unit.index);
         begin_span<SCHEDULE_ID>(records, unit, PART_MAC);
@@ -212,13 +266,13 @@ __device__ __forceinline__ void run_units(Grid grid_of, int parts, int split_til
             kept = unit;
             kept_sharing = sharing_of(SCHEDULE_ID, plan, blockIdx.x, unit);
         }
-        multiply(unit);
+        const Stalls stalls = multiply(unit);
         if constexpr (SPLITS) {
             const Unit multiplied = kept;
             const Sharing mine = kept_sharing;
-            finish(multiplied, mine);
+            finish(multiplied, mine, stalls);
         } else {
-            finish(unit, Sharing{0, 0, 1});
+            finish(unit, Sharing{0, 0, 1}, stalls);
         }
     }
     if constexpr (is_cooperative(SCHEDULE_ID)) {
@@ -226,19 +280,17 @@ __device__ __forceinline__ void run_units(Grid grid_of, int parts, int split_til
         const int reducer = static_cast<int>(blockIdx.x + reducers) - static_cast<int>(gridDim.x);
         if (reducers > 0 && reducer >= 0) reduce<SCHEDULE_ID>(sums(), plan, reducer, records, store_piece);
         // A part of a tile is a CTA's first unit, and the only one that is a part.
-        if (reducers == 0 && static_cast<int>(blockIdx.x) < parts * split_tiles) {
+        if (adds_own_share(plan) && !(Helpers::ADD_SHARES && has_whole_tile(SCHEDULE_ID, plan))) {
             next_unit(SCHEDULE_ID, plan, blockIdx.x, 0, 0, &unit);
             const Sharing mine = sharing_of(SCHEDULE_ID, plan, blockIdx.x, unit);
-            begin_span<SCHEDULE_ID>(records, unit, PART_WAIT);
-            sums().wait(mine.first_slot, mine.peers);
-            change_span<SCHEDULE_ID>(records, unit, PART_WAIT, KIND_WAIT, PART_EPILOGUE);
-            sums().template add_share<REDUCTION == ATOMIC>(
-                mine, REDUCTION == ATOMIC ? 1 : mine.peers,
-                [&](int part, int warp, const float(&v)[PIECE]) { store_piece(unit, part, warp, v); });
-            if (PROBE) __syncthreads();
+            add_own_share<SCHEDULE_ID, 2>(
+                sums(), unit, mine, threadIdx.x / 32, THREADS / 32, [&] { sums().wait(mine.first_slot, mine.peers); },
+                records, 0, store_piece);
+            if (PROBE) cta_barrier();
             end_span<SCHEDULE_ID>(records, unit, PART_EPILOGUE, KIND_FIXUP);
         }
     }
+    helpers.wait();
     if (SPLITS && (REDUCTION == ORDERED || is_cooperative(SCHEDULE_ID))) sums().end();
 #if PROBE
     if (SCHEDULE_ID != FIXED && is_recorder()) end_cta(records, stamp());

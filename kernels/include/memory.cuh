@@ -58,7 +58,13 @@ __device__ __forceinline__ unsigned int count_up(unsigned int* counter, unsigned
 __device__ __forceinline__ void count(unsigned int* counter, unsigned int last) { atomicInc(counter, last); }
 
 __device__ __forceinline__ void warp_barrier() { __syncwarp(); }
+
+// All threads that multiply; a kernel that has others says how many do, and they are the first.
+#if defined(WORKERS)
+__device__ __forceinline__ void cta_barrier() { asm volatile("bar.sync 1, %0;" ::"n"(WORKERS) : "memory"); }
+#else
 __device__ __forceinline__ void cta_barrier() { __syncthreads(); }
+#endif
 
 __device__ __forceinline__ unsigned long long now_ns() {
     unsigned long long now;

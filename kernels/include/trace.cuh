@@ -56,10 +56,10 @@ __device__ __forceinline__ void record_begin(Record* record, const Stamp& at) {
 
 __device__ __forceinline__ void record_end(Record* record, Kind kind, const Stamp& at, unsigned int cta,
                                            unsigned int unit, unsigned int tile_m, unsigned int tile_n,
-                                           unsigned int k_begin, unsigned int k_end) {
+                                           unsigned int k_begin, unsigned int k_end, unsigned int stall) {
     store16(&record->end_ns, at.ns, at.clock);
     store16(&record->cta, pack(cta, unit), pack(tile_m, tile_n));
-    store16(&record->k_begin, pack(k_begin, k_end), pack(sm_id() | static_cast<unsigned int>(kind) << 16, 0));
+    store16(&record->k_begin, pack(k_begin, k_end), pack(sm_id() | static_cast<unsigned int>(kind) << 16, stall));
 }
 
 #endif
