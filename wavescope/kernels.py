@@ -31,7 +31,8 @@ SCHEDULE_IDS: dict[str, int] = {name: number for number, name in enumerate(SCHED
 class TileCode:
     """How a kernel computes one tile.
 
-    `warps_m` x `warps_n` warps a CTA; `stages` k steps in shared memory at once, fewer
+    `warps_m` x `warps_n` warps for a tile; `teams` of so many take the tiles of a CTA in turn;
+    `stages` k steps in shared memory at once, fewer
     (never below `least_stages`) where a device has no room; `min_ctas` CTAs that the
     compiler must let an SM hold; `store_buffers` of 16 x 64 elements a warp, through which
     results leave.
@@ -44,16 +45,17 @@ class TileCode:
     least_stages: int
     min_ctas: int
     store_buffers: int = 0
+    teams: int = 1
 
     @property
     def threads(self) -> int:
         """Threads of a CTA that multiply."""
-        return 32 * self.warps_m * self.warps_n
+        return 32 * self.warps_m * self.warps_n * self.teams
 
     @property
     def groups(self) -> int:
-        """Warpgroups of a CTA that multiply."""
-        return self.threads // WARPGROUP
+        """Warpgroups of a team."""
+        return self.threads // self.teams // WARPGROUP
 
 
 @dataclass(frozen=True)
@@ -218,7 +220,7 @@ def _shared_for_at_most(count: int, device: Device) -> int:
 def shared_bytes(kernel: Kernel, code: TileCode, problem: Problem, stages: int) -> int:
     """Dynamic shared memory of a CTA with that many stages."""
     row = (code.tile.m + code.tile.n) * problem.element_bytes + 2 * kernel.pad_bytes
-    stored = code.store_buffers * code.warps_m * STORE_BUFFER_BYTES
+    stored = code.store_buffers * code.teams * code.warps_m * STORE_BUFFER_BYTES
     return stages * code.tile.k * row + stored + kernel.align_bytes
 
 
@@ -243,7 +245,7 @@ def defines(
         "WORK": int(irregular),
     }
     if facts.kernel == GEMM_SM90.name:
-        of_kernel = {"GROUPS": code.groups, "STORE_BUFFERS": code.store_buffers}
+        of_kernel = {"TEAMS": code.teams, "GROUPS": code.groups, "STORE_BUFFERS": code.store_buffers}
     else:
         of_kernel = {"WARPS_M": code.warps_m, "WARPS_N": code.warps_n, "MIN_CTAS": code.min_ctas}
     if facts.kernel != GEMM_SIMT.name:
