@@ -142,43 +142,55 @@ GEMM_SM90 = Kernel(
     copy_threads=WARPGROUP,
     most_compute_capability=(9, 0),
 )
-KERNELS = (GEMM_MMA, GEMM_SIMT, GEMM_SM90)
+KERNELS = (GEMM_SM90, GEMM_MMA, GEMM_SIMT)  # the first that can is taken
 
 
-def kernel_for(problem: Problem, device: Device, name: str | None = None) -> Kernel:
-    """The kernel that computes this dtype on this device, or the one of that name.
+def kernel_for(problem: Problem, device: Device, name: str | None = None, tile: Tile | None = None) -> Kernel:
+    """The first of KERNELS that computes this dtype on this device, in this tile; or the one of that name.
 
-    Raises: DeviceError where the device is too old for the dtype.
+    Raises: DeviceError where the device lacks the instructions; UsageError for a kernel
+    without the dtype, and where none has the tile.
     """
-    kernel = next(kernel for kernel in KERNELS if problem.dtype in kernel.dtypes and name in (None, kernel.name))
-    if not kernel.runs_on(device):
-        need, have = ("{}.{}".format(*c) for c in (kernel.least_compute_capability, device.compute_capability))
-        what, instead = (problem.dtype, "--dtype fp32") if name is None else (kernel.name, "another kernel")
+    of_dtype = [kernel for kernel in KERNELS if problem.dtype in kernel.dtypes]
+    if name is not None:
+        of_dtype = [kernel for kernel in of_dtype if kernel.name == name]
+        if not of_dtype:
+            known = next(kernel for kernel in KERNELS if kernel.name == name)
+            raise UsageError(f"{name} computes {' and '.join(known.dtypes)}, not {problem.dtype}; use --kernel auto")
+    able = [kernel for kernel in of_dtype if kernel.runs_on(device)]
+    if not able:
+        least = min(of_dtype, key=lambda kernel: kernel.least_compute_capability)
+        need, have = ("{}.{}".format(*c) for c in (least.least_compute_capability, device.compute_capability))
+        what, instead = (problem.dtype, "--dtype fp32") if name is None else (least.name, "--kernel auto")
         raise DeviceError(f"{what} needs compute capability {need}; {device.name} has {have}; use {instead}")
-    return kernel
+    if tile is None:
+        return able[0]
+    for kernel in able:
+        if any(code.tile == tile for code in kernel.codes):
+            return kernel
+    tiles = ", or ".join(f"{kernel.name}'s {', '.join(str(code.tile) for code in kernel.codes)}" for kernel in able)
+    raise UsageError(f"tile {tile} is not one of {' or '.join(kernel.name for kernel in able)}'s; use {tiles}")
 
 
-def tile_code(kernel: Kernel, tile: Tile) -> TileCode:
-    """The kernel's code for a tile.
+def fitting_tiles(kernel: Kernel, problem: Problem, device: Device) -> list[Tile]:
+    """The kernel's tiles whose shared memory the device has room for.
 
-    Raises: UsageError naming the tiles there are.
+    Raises: DeviceError where there are none.
     """
-    for code in kernel.codes:
-        if code.tile == tile:
-            return code
-    known = ", ".join(str(code.tile) for code in kernel.codes)
-    raise UsageError(f"tile {tile} is not one of {kernel.name}'s; use one of {known}")
-
-
-def default_tile(problem: Problem, device: Device) -> Tile:
-    """The largest tile that fits the device and still gives every SM one, else the smallest.
-
-    A rule for a start, not advice: measure other tiles.
-    """
-    kernel = kernel_for(problem, device)
     fitting = [code.tile for code in kernel.codes if stages_that_fit(kernel, code, problem, device) is not None]
     if not fitting:
         raise DeviceError(f"no tile of {kernel.name} fits the {device.shared_per_block} bytes of {device.name}")
+    return fitting
+
+
+def default_tile(problem: Problem, device: Device, kernel_name: str | None = None) -> Tile:
+    """The largest tile that fits the device and still gives every SM one, else the smallest.
+
+    Tiles with a side that is no power of two are left out, since most problems are no
+    multiple of it.  A rule for a start, not advice: measure other tiles.
+    """
+    kernel = kernel_for(problem, device, kernel_name)
+    fitting = [tile for tile in fitting_tiles(kernel, problem, device) if (tile.m * tile.n).bit_count() == 1]
     by_size = sorted(fitting, key=lambda tile: (tile.m * tile.n, tile.k, tile.n), reverse=True)
     return next((tile for tile in by_size if tile.num_tiles(problem) >= device.sms), by_size[-1])
 
@@ -186,16 +198,15 @@ def default_tile(problem: Problem, device: Device) -> Tile:
 def facts(
     problem: Problem, tile: Tile, device: Device, most_ctas: int | None = None, kernel_name: str | None = None
 ) -> KernelFacts:
-    """What one CTA of the problem's kernel needs for this tile on this device.
+    """What one CTA of a kernel (None: kernel_for's choice) needs for this tile on this device.
 
     `most_ctas`: shared memory is padded so that an SM holds no more CTAs than this, to
     see what co-residency does.
 
-    Raises: UsageError for a tile the kernel does not have; DeviceError where its shared
-    memory does not fit.
+    Raises: as kernel_for; DeviceError where its shared memory does not fit.
     """
-    kernel = kernel_for(problem, device, kernel_name)
-    code = tile_code(kernel, tile)
+    kernel = kernel_for(problem, device, kernel_name, tile)
+    code = next(code for code in kernel.codes if code.tile == tile)
     stages = stages_that_fit(kernel, code, problem, device)
     if stages is None:
         need = shared_bytes(kernel, code, problem, code.least_stages)
