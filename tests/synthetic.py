@@ -64,6 +64,7 @@ class Span:
     k_begin: int = NULL
     k_end: int = NULL
     lane: int = 0
+    stall: int = NULL
 
 
 # What the clock64 of an SM reads at T0: no two SMs agree.
@@ -96,7 +97,7 @@ def spans_from(rows: Iterable[Span]) -> Spans:
         end_ns=column("end"),
         begin_clock=column("begin") + origin,
         end_clock=column("end") + origin,
-        stall_clock=nothing,
+        stall_clock=column("stall"),
     )
 
 

@@ -25,7 +25,8 @@ def check(trace: Trace, schedule: Schedule | None = None) -> None:
     """Pass a trace whose spans can be true; with `schedule`, one that ran exactly that.
 
     Checked: times, kinds and SM ids are possible; each CTA lived once, on one SM, with its
-    spans inside, by time and by clock, and not faster than the device can; no lane computes
+    spans inside, by time and by clock, and not faster than the device can; no wait inside a
+    unit is longer than what it lies in, and all mac spans measured it, or none; no lane computes
     two things at once; no SM and no device holds more CTAs than fit; every k_iter of every
     tile is computed once, and the grid is complete (where the kernel is wavescope's own).
     An SM id may exceed the SM count (a MIG or MPS share keeps the whole device's ids), so
@@ -47,6 +48,7 @@ def check(trace: Trace, schedule: Schedule | None = None) -> None:
             raise IntegrityError(f"launch {launch.launch_id} ({launch.kernel}) has no spans; {AGAIN}")
         _check_values(spans, trace.device.sms)
         _check_ctas(spans, launch, trace)
+        _check_stalls(spans)
         _check_lanes(spans)
         _check_epilogues(spans, trace.timer_step_ns)
         check_units(spans, launch, schedule)
@@ -128,6 +130,24 @@ def _most_at_once(sm: IntColumn, begin: IntColumn, gone: IntColumn) -> tuple[int
     order = order_within(owner, np.concatenate([gone, begin]))  # stable: at one instant ends come first
     resident = np.cumsum(np.where(order < len(sm), -1, 1))
     return int(resident.max()), int(owner[order[int(np.argmax(resident))]])
+
+
+def _check_stalls(spans: Spans) -> None:
+    """Waits for operands lie within their mac span, waits for room within the CTA; no launch measures some of them."""
+    measured = spans.stall_clock != NULL
+    if not measured.any():
+        return
+    is_mac, is_cta = spans.kind == Kind.MAC, spans.kind == Kind.CTA
+    _refuse(is_mac & ~measured, spans, "of kind mac have no stall_clock, and others do", ("unit",))
+    _refuse(is_cta & measured, spans, "of kind cta have a stall_clock, and wait for nothing", ("stall_clock",))
+    _refuse(spans.stall_clock < NULL, spans, "have a negative stall_clock", ("stall_clock",))
+    cycles = spans.end_clock - spans.begin_clock
+    of_cta = np.zeros(int(spans.cta.max()) + 1, np.int64)
+    of_cta[spans.cta[is_cta]] = cycles[is_cta]
+    longest = np.where(is_mac, cycles, of_cta[spans.cta]) + CLOCK_SLACK_CYCLES
+    known = measured & (spans.begin_clock != NULL) & (spans.end_clock != NULL)
+    what = "waited longer inside than they, or their CTA, took"
+    _refuse(known & (spans.stall_clock > longest), spans, what, ("kind", "stall_clock", "begin_clock", "end_clock"))
 
 
 def _check_lanes(spans: Spans) -> None:

@@ -23,6 +23,10 @@ class Units:
     spans of no unit take (spare CTAs that add partial sums).  `cycles` is None without clocks.
     `lanes` is the number of units one CTA works on at once.
 
+    `operand_stall` and `room_stall` are the cycles in which those who multiply the unit waited
+    for operands, and in which the warp that copies them waited for room in the ring; None
+    where the launch did not measure them (trace.STALL_KERNELS do).
+
     Where a launch recorded nothing but CTAs, each CTA is a unit, `of_ctas` is True, and
     its tile and k-range are NULL.
     """
@@ -40,6 +44,8 @@ class Units:
     cycles: IntColumn | None
     lanes: int
     of_ctas: bool
+    operand_stall: IntColumn | None = None
+    room_stall: IntColumn | None = None
 
     def __len__(self) -> int:
         """The number of units."""
@@ -113,6 +119,7 @@ def _units_of_spans(inner: Spans, ctas: Spans) -> Units:
     macs = np.flatnonzero(spans.kind == Kind.MAC)
     first[index[macs[::-1]]] = macs[::-1]
     begin, end = _extent(index, spans.begin_ns, spans.end_ns, count)
+    has_stalls = len(macs) > 0 and bool((spans.stall_clock[macs] != NULL).all())
     cycles = None
     if has_clocks(spans):
         begin_clock, end_clock = _extent(index, spans.begin_clock, spans.end_clock, count)
@@ -131,7 +138,14 @@ def _units_of_spans(inner: Spans, ctas: Spans) -> Units:
         cycles=cycles,
         lanes=len(dense_index(spans.lane)[0]),
         of_ctas=False,
+        operand_stall=_of_units(spans.operand_stall, index, count) if has_stalls else None,
+        room_stall=_of_units(spans.room_stall, index, count) if has_stalls else None,
     )
+
+
+def _of_units(stall: IntColumn, index: IntColumn, count: int) -> IntColumn:
+    """Each unit's sum of what its spans measured, 0 where none did."""
+    return np.bincount(index, weights=np.maximum(stall, 0), minlength=count).astype(np.int64)
 
 
 def _extent(index: IntColumn, begin: IntColumn, end: IntColumn, count: int) -> tuple[IntColumn, IntColumn]:

@@ -1,6 +1,8 @@
 """Tables for other tools: the spans of a trace, and one row per SM, as CSV.
 
-Spans have the trace file's columns; a null is an empty field.  SM rows hold the time in
+Spans have the trace file's columns; a null is an empty field.  `stall_clock` is a wait for
+operands in a mac row, and in the row of the unit's span after it the copying warp's wait for
+room (trace.Spans); empty where the kernel does not measure it.  SM rows hold the time in
 each state in ns, which sums to `duration_ns`.
 """
 
