@@ -33,7 +33,7 @@ from numpy.typing import NDArray
 
 from wavescope.device import Device
 from wavescope.rates import kernel_flop_per_clock
-from wavescope.states import SmStates, dense_index
+from wavescope.states import SmStates, count_before, dense_index, order_within
 from wavescope.trace import NULL, IntColumn, Kind, Launch, Spans
 from wavescope.units import Units, in_unit
 from wavescope.wave_report import INSIDE_MAC, INSIDE_PARTS, InsideTile, UnitCycles
@@ -133,7 +133,7 @@ def _skew(launch: Launch) -> float:
 
 def _ends(units: Units) -> tuple[Mask, Mask]:
     """True for the unit each CTA began with, and for the one it began last."""
-    order = np.lexsort((units.begin_ns, units.cta))
+    order = order_within(units.cta, units.begin_ns)
     changes = units.cta[order][1:] != units.cta[order][:-1]
     first, last = np.empty(len(units), np.bool_), np.empty(len(units), np.bool_)
     first[order], last[order] = np.append(True, changes), np.append(changes, True)
@@ -162,15 +162,10 @@ def _epilogues(spans: Spans, macs: Spans, units: Units) -> FloatArray:
 
 def _mac_before(macs: Spans, sm: IntColumn, clock: IntColumn) -> IntColumn:
     """Cycles of mac on an SM before a moment of its clock, up to one number for each SM; macs do not overlap."""
-    order = np.lexsort((macs.begin_clock, macs.sm))
+    order = order_within(macs.sm, macs.begin_clock)
     mac_sm, begin, end = macs.sm[order], macs.begin_clock[order], macs.end_clock[order]
     before = np.append(0, np.cumsum(end - begin))
-    # where each moment stands among the begins: a place in the order of both together
-    both_sm, both_clock = np.append(mac_sm, sm), np.append(begin, clock)
-    ranked = np.lexsort((np.arange(len(both_sm)), both_clock, both_sm))
-    position = np.empty(len(ranked), np.int64)
-    position[ranked] = np.cumsum(ranked < len(begin)) - 1
-    last = position[len(begin) :]  # the last mac that began by then, maybe another SM's
+    last = count_before(mac_sm, begin, sm, clock) - 1  # the last mac that began before then, maybe another SM's
     running = np.where((last >= 0) & (mac_sm[last] == sm), np.maximum(end[last] - clock, 0), 0)
     return before[last + 1] - running
 

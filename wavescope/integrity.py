@@ -27,8 +27,9 @@ def check(trace: Trace, schedule: Schedule | None = None) -> None:
     Checked: times, kinds and SM ids are possible; each CTA lived once, on one SM, with its
     spans inside, by time and by clock, and not faster than the device can; no wait inside a
     unit is longer than what it lies in, and all mac spans measured it, or none; no lane computes
-    two things at once; no SM and no device holds more CTAs than fit; every k_iter of every
-    tile is computed once, and the grid is complete (where the kernel is wavescope's own).
+    or stores two things at once, though other warps may add partial sums meanwhile; no unit does
+    two things at once in a lane; no SM and no device holds more CTAs than fit; every k_iter of
+    every tile is computed once, and the grid is complete (where the kernel is wavescope's own).
     An SM id may exceed the SM count (a MIG or MPS share keeps the whole device's ids), so
     ids only have to fit the record, and not be more in number than there are SMs.
 
@@ -50,7 +51,7 @@ def check(trace: Trace, schedule: Schedule | None = None) -> None:
         _check_ctas(spans, launch, trace)
         _check_stalls(spans)
         _check_lanes(spans)
-        _check_epilogues(spans, trace.timer_step_ns)
+        _check_order(spans, trace.timer_step_ns)
         check_units(spans, launch, schedule)
         _check_grid(spans, launch)
 
@@ -164,19 +165,29 @@ def _check_lanes(spans: Spans) -> None:
     _refuse(bad, spans, "of kind mac begin before the one before them in their lane ends", ("unit", "begin_ns"))
 
 
-def _check_epilogues(spans: Spans, timer_step_ns: int) -> None:
-    """A lane stores a unit's tile when it has computed it, not while it does; the timer's step is allowed for."""
-    mine = np.flatnonzero(((spans.kind == Kind.MAC) | (spans.kind == Kind.EPILOGUE)) & (spans.unit != NULL))
+def _check_order(spans: Spans, timer_step_ns: int) -> None:
+    """A lane stores a tile when it has computed it, not while it computes; and the same goes for all spans of a unit.
+
+    A wait or fixup beside another unit's spans is another warp's work.  The timer's step is allowed for.
+    """
+    stores = (spans.kind == Kind.MAC) | (spans.kind == Kind.EPILOGUE)
+    _refuse_overlap(spans, spans.cta, stores, timer_step_ns, "of kind mac and epilogue", "lane")
+    mine = (spans.kind != Kind.CTA) & (spans.unit != NULL)
+    _refuse_overlap(spans, spans.unit, mine, timer_step_ns, "of a unit", "unit and lane")
+
+
+def _refuse_overlap(spans: Spans, owner: IntColumn, mask: Mask, timer_step_ns: int, what: str, of: str) -> None:
+    """Raise for spans that begin more than a step before the one before them in their owner and lane ends."""
+    mine = np.flatnonzero(mask)
     if len(mine) < 2:
         return
-    lane = spans.unit[mine] * (int(spans.lane.max()) + 2) + spans.lane[mine] + 1  # a lane may be NULL
+    lane = owner[mine] * (int(spans.lane.max()) + 2) + spans.lane[mine] + 1  # a lane may be NULL
     order = order_within(lane, spans.begin_ns[mine])
     mine, lane = mine[order], lane[order]
     overlap = np.minimum(spans.end_ns[mine[:-1]], spans.end_ns[mine[1:]]) - spans.begin_ns[mine[1:]]
     bad = np.zeros(len(spans), np.bool_)
     bad[mine[1:][(lane[1:] == lane[:-1]) & (overlap > timer_step_ns)]] = True
-    what = "of kind mac and epilogue overlap with the one before them in their unit and lane"
-    _refuse(bad, spans, what, ("unit", "kind", "begin_ns"))
+    _refuse(bad, spans, f"{what} overlap with the one before them in their {of}", ("unit", "kind", "begin_ns"))
 
 
 def _check_grid(spans: Spans, launch: Launch) -> None:
