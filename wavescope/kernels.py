@@ -6,7 +6,7 @@ The .cu files are in the folder that nvrtc.kernel_directory() names.
 from __future__ import annotations
 
 import csv
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from importlib import resources
 
@@ -60,8 +60,9 @@ class TileCode:
 
 @dataclass(frozen=True)
 class Kernel:
-    """A GEMM kernel file.
+    """A GEMM kernel: how it computes the tiles of `codes`.
 
+    `source` names its file and the entry in it, where that is not `name`.
     `most_compute_capability`: for instructions that later devices no longer have.
     `pad_bytes` is what each k-major row adds in shared memory, `align_bytes` what aligning
     the stages may take; `copy_threads` of a CTA only copy.
@@ -75,6 +76,12 @@ class Kernel:
     align_bytes: int = 0
     copy_threads: int = 0
     most_compute_capability: tuple[int, int] | None = None
+    source: str = ""
+
+    @property
+    def file(self) -> str:
+        """The name of its source file, without .cu, and of the entry in it."""
+        return self.source or self.name
 
     def runs_on(self, device: Device) -> bool:
         """Whether the device has the kernel's instructions."""
@@ -86,13 +93,14 @@ class Kernel:
 
 @dataclass(frozen=True)
 class KernelFacts:
-    """What one CTA of a kernel needs on a device.
+    """What one CTA of a kernel needs on a device; `source` is Kernel.file.
 
     `registers` a thread is the compiler's figure for the plain kernel; it comes from the
     recorded table where nothing is compiled.
     """
 
     kernel: str
+    source: str
     code: TileCode
     threads: int
     registers: int
@@ -142,7 +150,14 @@ GEMM_SM90 = Kernel(
     copy_threads=WARPGROUP,
     most_compute_capability=(9, 0),
 )
-KERNELS = (GEMM_SM90, GEMM_MMA, GEMM_SIMT)  # the first that can is taken
+# Each of two teams of one warpgroup has a tile of its own, so that storing one costs the tensor cores no time.
+GEMM_SM90_PINGPONG = replace(
+    GEMM_SM90,
+    name="gemm_sm90_pingpong",
+    source="gemm_sm90",
+    codes=(TileCode(Tile(128, 128, 64), 4, 1, stages=6, least_stages=2, min_ctas=1, store_buffers=2, teams=2),),
+)
+KERNELS = (GEMM_SM90, GEMM_SM90_PINGPONG, GEMM_MMA, GEMM_SIMT)  # the first that can is taken
 
 
 def kernel_for(problem: Problem, device: Device, name: str | None = None, tile: Tile | None = None) -> Kernel:
@@ -218,7 +233,7 @@ def facts(
     need = shared_bytes(kernel, code, problem, stages)
     if most_ctas is not None:
         need = max(need, _shared_for_at_most(most_ctas, device))
-    return KernelFacts(kernel.name, code, code.threads + kernel.copy_threads, registers, need, stages)
+    return KernelFacts(kernel.name, kernel.file, code, code.threads + kernel.copy_threads, registers, need, stages)
 
 
 def _shared_for_at_most(count: int, device: Device) -> int:
@@ -255,7 +270,7 @@ def defines(
         "REDUCTION": REDUCTION_IDS[reduction],
         "WORK": int(irregular),
     }
-    if facts.kernel == GEMM_SM90.name:
+    if facts.source == GEMM_SM90.name:
         of_kernel = {"TEAMS": code.teams, "GROUPS": code.groups, "STORE_BUFFERS": code.store_buffers}
     else:
         of_kernel = {"WARPS_M": code.warps_m, "WARPS_N": code.warps_n, "MIN_CTAS": code.min_ctas}
