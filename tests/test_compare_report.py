@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from tests import compare_fixture as fixture
-from wavescope.comparison import Comparison, unavailable
+from wavescope.comparison import Comparison, entries, unavailable
 from wavescope.device import virtual_device
 from wavescope.picture import picture
 from wavescope.problem import Problem, Tile
@@ -29,13 +29,13 @@ from wavescope.wave_report import STATES
 def simulated(last: str = "tailsplit") -> Comparison:
     return virtual_comparison(
         Problem(2304, 2304, 4096),
-        Tile(128, 256, 64),
-        [Variant("fixed"), Variant.parse("persistent@row"), Variant.parse(last)],
+        entries(
+            [Variant("fixed"), Variant.parse("persistent@row"), Variant.parse(last)], Tile(128, 256, 64), "gemm_mma"
+        ),
         virtual_device("h200"),
         reason="no CUDA device was found",
         seed=0,
         library=True,
-        kernel="gemm_mma",
     )
 
 

@@ -26,6 +26,21 @@ SIMULATED = "simulated"  # the regime of a virtual device
 
 
 @dataclass(frozen=True)
+class Entry:
+    """What a contender is to run: a schedule, in a tile of a kernel (None: the best that can, kernels.kernel_for)."""
+
+    name: str
+    variant: Variant
+    tile: Tile
+    kernel: str | None = None
+
+
+def entries(variants: Sequence[Variant], tile: Tile, kernel: str | None = None) -> tuple[Entry, ...]:
+    """Schedules of one tile and kernel, each by its own name."""
+    return tuple(Entry(str(variant), variant, tile, kernel) for variant in variants)
+
+
+@dataclass(frozen=True)
 class Contender:
     """One side of a comparison.
 
@@ -51,9 +66,10 @@ class Contender:
 
 @dataclass(frozen=True)
 class Comparison:
-    """Contenders that computed the same problem in the same tile on the same device; the first is the reference.
+    """Contenders that computed the same problem on the same device; the first is the reference.
 
-    `reason` (a clause) says why a simulated comparison is one.  `work`: tiles of unequal k,
+    All in the same `tile` and kernel, but for a ladder's: there they are the first entry's, and
+    each trace names its own.  `reason` (a clause) says why a simulated comparison is one.  `work`: tiles of unequal k,
     the same for all.
     """
 
@@ -67,7 +83,7 @@ class Comparison:
 
     @property
     def kernel(self) -> str:
-        """The kernel that all contenders ran, but for a library; empty where none ran."""
+        """The kernel that all contenders ran, or the first of a ladder, but for a library; empty where none ran."""
         return next((one.trace.launches[0].kernel for one in self.contenders if one.trace), "")
 
     @property

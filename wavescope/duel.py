@@ -1,31 +1,30 @@
-"""Measure several schedules of one problem against each other, and against a library."""
+"""Measure several schedules, or kernels, of one problem against each other, and against a library."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 from wavescope.calibration import model_of
-from wavescope.comparison import LIBRARY, Comparison, Contender, unavailable
+from wavescope.comparison import LIBRARY, Comparison, Contender, Entry, unavailable
 from wavescope.cuda_device import query
 from wavescope.errors import WavescopeError
 from wavescope.integrity import check
-from wavescope.kernels import facts
+from wavescope.kernels import facts, require_schedule
 from wavescope.launch import Stream, fill_bytes, named_range, open_stream, wait
 from wavescope.library import cublas
 from wavescope.measure import timer_step_ns, timing_and_records, trace_of, verify_integers, verify_one
 from wavescope.operands import POISON, Verdict, check_set, fill_set
 from wavescope.prepare import Prepared, prepare
-from wavescope.problem import Problem, Tile
+from wavescope.problem import Problem
 from wavescope.timing import BLOCK_S, Library, Measured, Progress, Regime, measure_regime
-from wavescope.variant import Variant
 from wavescope.virtual_comparison import predicted_ns
 from wavescope.work import Work
 
 
 def duel(
     problem: Problem,
-    tile: Tile,
-    variants: Sequence[Variant],
+    entries: Sequence[Entry],
     device_index: int,
     *,
     library: bool = False,
@@ -36,29 +35,30 @@ def duel(
     seed: int,
     progress: Progress,
     work: Work | None = None,
-    kernel: str | None = None,
 ) -> Comparison:
-    """All variants measured on the same operands in one sequence, ratios against the first (timing.measure_regime).
+    """All entries measured on the same operands in one sequence, ratios against the first (timing.measure_regime).
 
     With `library`, cuBLAS is the last contender, or says why it could not run.  The
     grid-size model of the kernel's calibration chooses where a variant has no number.
-    `work`: tiles of unequal k, the same for all; cuBLAS has none such.  `kernel`: its name,
-    None for the best (kernels.kernel_for).
+    `work`: tiles of unequal k, the same for all; cuBLAS has none such.
 
     Raises: as measure.measure.
     """
-    for variant in variants:
-        variant.check_work(work)
+    for entry in entries:
+        entry.variant.check_work(work)
     device = query(device_index)
-    fact = facts(problem, tile, device, most_ctas, kernel)
-    model = model_of(problem, tile, device, most_ctas, fact.kernel)
-    stream = open_stream(device_index, f"{fact.kernel} {', '.join(map(str, variants))}, {problem}, tile {tile}")
-    progress(f"compiling {fact.kernel} {tile} for {device.name}: {len(variants)} schedules")
+    needs = [facts(problem, entry.tile, device, most_ctas, entry.kernel) for entry in entries]
+    for entry, need in zip(entries, needs, strict=True):
+        require_schedule(need.kernel, entry.variant.schedule)
+    whose = ", ".join(dict.fromkeys(f"{need.kernel} {need.code.tile}" for need in needs))
+    stream = open_stream(device_index, f"{whose}: {', '.join(entry.name for entry in entries)}, {problem}")
+    progress(f"compiling {whose} for {device.name}: {len(entries)} contenders")
     prepared: list[Prepared] = []
     with named_range("compile"):
-        for variant in variants:
+        for entry, need in zip(entries, needs, strict=True):
+            model = model_of(problem, entry.tile, device, most_ctas, need.kernel)
             sets = prepared[0].sets if prepared else ()
-            prepared.append(prepare(problem, tile, variant, device, device_index, fact, model, sets, work))
+            prepared.append(prepare(problem, entry.tile, entry.variant, device, device_index, need, model, sets, work))
     step_ns = timer_step_ns(prepared[0].functions.timer, stream)
     progress("verifying on small integers")
     with named_range("verify"):
@@ -77,19 +77,19 @@ def duel(
                 of_one[regime] = times
     progress("verifying on random operands")
     contenders = []
-    for variant, one, of_one, verdicts in zip(variants, prepared, measured, verified, strict=False):
+    for entry, one, of_one, verdicts in zip(entries, prepared, measured, verified, strict=False):
         verdicts["plain_normal"] = verify_one(one, one.functions.plain, "normal", stream)
         trace = trace_of(one, [timing_and_records(each) for each in of_one.values()], verdicts, step_ns)
         check(trace, one.schedule)
         contenders.append(
             Contender(
-                name=str(variant),
+                name=entry.name,
                 ran=one.schedule.in_words,
                 trace=trace,
                 times={regime: each.time_ns for regime, each in of_one.items()},
                 ratios={regime: each.ratio for regime, each in of_one.items()},
                 predicted_ns=predicted_ns(
-                    problem, tile, variant, device, seed=seed, most_ctas=most_ctas, work=work, kernel=fact.kernel
+                    problem, replace(entry, kernel=one.facts.kernel), device, seed=seed, most_ctas=most_ctas, work=work
                 ),
                 verified=verdicts,
                 notes=one.notes,
@@ -108,7 +108,7 @@ def duel(
                 verified={"plain_normal": other[1].as_found()},
             )
         )
-    return Comparison(problem, tile, device, "measured", "", tuple(contenders), work)
+    return Comparison(problem, entries[0].tile, device, "measured", "", tuple(contenders), work)
 
 
 def _library(prepared: Prepared, stream: Stream) -> tuple[Library, Verdict] | str:

@@ -13,7 +13,7 @@ from importlib import resources
 from wavescope.device import Device
 from wavescope.errors import DeviceError, UsageError
 from wavescope.problem import Dtype, Layout, Problem, Tile
-from wavescope.schedule import SCHEDULES
+from wavescope.schedule import SCHEDULES, ScheduleName
 from wavescope.trace import Reduction
 
 WARPGROUP = 128  # threads that wgmma works with
@@ -65,7 +65,9 @@ class Kernel:
     `source` names its file and the entry in it, where that is not `name`.
     `most_compute_capability`: for instructions that later devices no longer have.
     `pad_bytes` is what each k-major row adds in shared memory, `align_bytes` what aligning
-    the stages may take; `copy_threads` of a CTA only copy.
+    the stages may take; `copy_threads` of a CTA only copy.  `schedules`: those it can run.
+    `flags`: further -D constants of its source file.  `named_only`: it shows what one
+    technique is worth (ladder), and runs only where it is named.
     """
 
     name: str
@@ -77,6 +79,9 @@ class Kernel:
     copy_threads: int = 0
     most_compute_capability: tuple[int, int] | None = None
     source: str = ""
+    schedules: tuple[ScheduleName, ...] = SCHEDULES
+    flags: tuple[tuple[str, int], ...] = ()
+    named_only: bool = False
 
     @property
     def file(self) -> str:
@@ -160,17 +165,35 @@ GEMM_SM90_PINGPONG = replace(
 KERNELS = (GEMM_SM90, GEMM_SM90_PINGPONG, GEMM_MMA, GEMM_SIMT)  # the first that can is taken
 
 
+def named(name: str) -> Kernel:
+    """The kernel of that name, one of KERNELS."""
+    return next(kernel for kernel in KERNELS if kernel.name == name)
+
+
+def require_schedule(kernel_name: str, schedule: str) -> None:
+    """Pass a schedule that the kernel can run.
+
+    Raises: UsageError naming those it can.
+    """
+    kernel = named(kernel_name)
+    if schedule not in kernel.schedules:
+        can = " and ".join(kernel.schedules)
+        raise UsageError(f"{kernel.name} runs the schedules {can}, not {schedule}; use one of them or --kernel auto")
+
+
 def kernel_for(problem: Problem, device: Device, name: str | None = None, tile: Tile | None = None) -> Kernel:
     """The first of KERNELS that computes this dtype on this device, in this tile; or the one of that name.
+
+    Those that run only where they are named are not among the first.
 
     Raises: DeviceError where the device lacks the instructions; UsageError for a kernel
     without the dtype, and where none has the tile.
     """
-    of_dtype = [kernel for kernel in KERNELS if problem.dtype in kernel.dtypes]
+    of_dtype = [kernel for kernel in KERNELS if problem.dtype in kernel.dtypes and not kernel.named_only]
     if name is not None:
-        of_dtype = [kernel for kernel in of_dtype if kernel.name == name]
+        known = named(name)
+        of_dtype = [known] if problem.dtype in known.dtypes else []
         if not of_dtype:
-            known = next(kernel for kernel in KERNELS if kernel.name == name)
             raise UsageError(f"{name} computes {' and '.join(known.dtypes)}, not {problem.dtype}; use --kernel auto")
     able = [kernel for kernel in of_dtype if kernel.runs_on(device)]
     if not able:
@@ -276,7 +299,7 @@ def defines(
         of_kernel = {"WARPS_M": code.warps_m, "WARPS_N": code.warps_n, "MIN_CTAS": code.min_ctas}
     if facts.kernel != GEMM_SIMT.name:
         of_kernel |= {"STAGES": facts.stages, "DTYPE": DTYPE_IDS[problem.dtype]}
-    return common | of_kernel
+    return common | of_kernel | dict(named(facts.kernel).flags)
 
 
 def stages_that_fit(kernel: Kernel, code: TileCode, problem: Problem, device: Device) -> int | None:

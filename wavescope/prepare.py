@@ -13,7 +13,7 @@ from wavescope.cuda_device import kernel_timeout
 from wavescope.device import Device, sm_count_note
 from wavescope.errors import DeviceError, LaunchError
 from wavescope.grid_model import UNCALIBRATED, GridModel
-from wavescope.kernels import GEMM_SM90, KernelFacts, defines
+from wavescope.kernels import GEMM_SM90, KernelFacts, defines, require_schedule
 from wavescope.launch import (
     Function,
     Stream,
@@ -154,6 +154,7 @@ def prepare(
     DeviceError where memory does not suffice.
     """
     variant.check_work(work)
+    require_schedule(facts.kernel, variant.schedule)
     functions = load_functions(problem, facts, variant, device, irregular=work is not None)
     schedule = variant.decompose(problem, tile, device.sms * functions.ctas_per_sm, model, work)
     record_bytes = num_records(schedule) * RECORD_DTYPE.itemsize

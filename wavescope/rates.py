@@ -51,20 +51,24 @@ def flop_per_clock(device: Device, dtype: Dtype) -> Rate | None:
     return best if best is not None and best.flop else None
 
 
+_OF_MMA_SYNC = ("gemm_mma", "gemm_mma_sync")
+_OF_ORDINARY_CORES = ("gemm_simt", "gemm_simt_16")
+
 # Of the tensor cores' rate, what mma.sync is given.  H200, 2026-11: 2719 of 4096 FLOP a clock,
 # where wgmma has 4095 (tests/benchmarks/rates.py); before Hopper mma.sync is all there is.
 _MMA_SYNC_SHARE = {(9, 0): 2719 / 4096}
 
 
 def kernel_flop_per_clock(kernel: str, device: Device, dtype: Dtype) -> float | None:
-    """The rate of the instruction a kernel uses: gemm_mma's is mma.sync, the others' the SM's own.
+    """The rate of the instruction a kernel uses: gemm_mma's is mma.sync, gemm_simt's a multiply-add in fp32, the
+    others' the SM's own.
 
     None where no rate is known, or mma.sync's share of it is not (sm_100).
     """
-    rate = flop_per_clock(device, dtype)
+    rate = flop_per_clock(device, "fp32" if kernel in _OF_ORDINARY_CORES else dtype)
     if rate is None:
         return None
-    if kernel != "gemm_mma":
+    if kernel not in _OF_MMA_SYNC:
         return float(rate.flop)
     if device.compute_capability in _MMA_SYNC_SHARE:
         return rate.flop * _MMA_SYNC_SHARE[device.compute_capability]

@@ -8,7 +8,7 @@ from wavescope import __version__
 from wavescope.calibration import lookup
 from wavescope.device import Device
 from wavescope.errors import DeviceError, ShapeError
-from wavescope.kernels import facts
+from wavescope.kernels import facts, require_schedule
 from wavescope.occupancy import Resources, require_fit
 from wavescope.problem import Problem, Tile
 from wavescope.simulate import simulate
@@ -44,6 +44,7 @@ def run(
             f"{device.memory_bytes / 1e9:.1f}; use a smaller problem"
         )
     need = facts(problem, tile, device, most_ctas, kernel)
+    require_schedule(need.kernel, variant.schedule)
     fit = require_fit(f"tile {tile}", Resources(need.threads, need.registers, need.shared_bytes), device)
     units = tile.num_tiles(problem)
     if units > MAX_SIMULATED_UNITS:

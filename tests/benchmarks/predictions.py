@@ -45,13 +45,13 @@ def cases() -> list[tuple[Problem, Tile]]:
 
 def measure_shapes(keep: Callable[[list[dict[str, Any]]], None]) -> None:
     """T of each schedule on each shape, in ns; `keep` is given all rows so far."""
-    from wavescope.comparison import Comparison
+    from wavescope.comparison import Comparison, entries
     from wavescope.duel import duel
 
     rows: list[dict[str, Any]] = []
     for problem, tile in cases():
         found: Comparison = duel(
-            problem, tile, [Variant.parse(text) for text in SCHEDULES], 0, regimes=("cool",), repeat=ROUNDS, seed=1,
+            problem, entries([Variant.parse(text) for text in SCHEDULES], tile), 0, regimes=("cool",), repeat=ROUNDS, seed=1,
             progress=lambda text: None,
         )  # fmt: skip
         for text, one in zip(SCHEDULES, found.contenders, strict=True):

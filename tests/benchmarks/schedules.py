@@ -18,6 +18,7 @@ from typing import Any
 import numpy as np
 
 from wavescope.analyze import analyze
+from wavescope.comparison import entries
 from wavescope.cuda_device import query
 from wavescope.duel import duel
 from wavescope.kernels import GEMM_MMA
@@ -46,7 +47,7 @@ def measured(problem: Problem, tile: Tile, names: tuple[str, ...], quick: bool, 
     """A row for each schedule and regime."""
     variants = [Variant.parse(name) for name in names]
     found = duel(
-        problem, tile, variants, 0, library=library, regimes=("cool",) if quick else ("cool", "sustained"),
+        problem, entries(variants, tile), 0, library=library, regimes=("cool",) if quick else ("cool", "sustained"),
         repeat=5 if quick else 15, seed=1, progress=lambda text: None,
     )  # fmt: skip
     rows: list[dict[str, Any]] = []

@@ -46,9 +46,6 @@ MAX_RATIO = 1000.0
 
 
 def compare(
-    m: Annotated[list[str], typer.Option("--m", "-m", metavar="M", help="Rows of C.")],
-    n: Annotated[list[str], typer.Option("--n", "-n", metavar="N", help="Columns of C.")],
-    k: Annotated[list[str], typer.Option("--k", "-k", metavar="K", help="Length of the sums.")],
     contenders: Annotated[
         list[str] | None,
         typer.Argument(
@@ -59,6 +56,17 @@ def compare(
             show_default=False,
         ),
     ] = None,
+    m: Annotated[list[str] | None, typer.Option("--m", "-m", metavar="M", help="Rows of C.")] = None,
+    n: Annotated[list[str] | None, typer.Option("--n", "-n", metavar="N", help="Columns of C.")] = None,
+    k: Annotated[list[str] | None, typer.Option("--k", "-k", metavar="K", help="Length of the sums.")] = None,
+    ladder: Annotated[
+        bool,
+        typer.Option(
+            "--ladder",
+            help="In place of schedules compare kernels of which each adds one technique to the one before, all by "
+            "one schedule (persistent, or the one named), and cublas.  M, N and K are 4096 where not given.",
+        ),
+    ] = False,
     work: WorkWords = None,
     dtype: Dtype = "bf16",
     layout: Layout = "tn",
@@ -108,9 +116,23 @@ def compare(
     from wavescope.problem import DTYPES, LAYOUTS, MAX_DIMENSION, Problem, Tile
     from wavescope.work import Work
 
-    lineup = read(contenders or [], irregular=work is not None)
+    if ladder:
+        from wavescope.cli import ladder as steps
+
+        steps.refuse(
+            {
+                "--work": work,
+                "--tile": tile,
+                "--kernel": None if kernel == "auto" else kernel,
+                "--fail-under-ratio": fail_under_ratio,
+            }
+        )
+        climbed = steps.variant_of(contenders or [])
+        m, n, k = (given or [str(steps.SIZE)] for given in (m, n, k))
+    else:
+        lineup = read(contenders or [], irregular=work is not None)
     rows, columns, depth = (
-        whole_number(option, one_value(option, given), most=MAX_DIMENSION, example=example)
+        whole_number(option, one_value(option, given or []), most=MAX_DIMENSION, example=example)
         for option, given, example in (("--m", m, 2304), ("--n", n, 2304), ("--k", k, 4096))
     )
     number = whole_number("--seed", seed, least=0, most=MAX_SEED, example=0)
@@ -123,7 +145,7 @@ def compare(
         None if work is None else Work.parse(work, number),
         kernel_name(kernel),
     )
-    for variant in lineup.variants:
+    for variant in () if ladder else lineup.variants:
         variant.check_work(how.work)
     bar = (
         None
@@ -139,10 +161,10 @@ def compare(
     target = choose(device)
     if target.cuda_index is None and json:
         note(f"simulated because {target.reason}")
-    found = _run(problem, asked, lineup, target, how)
+    found = steps.run(problem, climbed, target, how) if ladder else _run(problem, asked, lineup, target, how)
     if output:
         _save(found, output)
-    return _deliver(found, json, csv, bar)
+    return steps.deliver(found, json, csv) if ladder else _deliver(found, json, csv, bar)
 
 
 class Timed(NamedTuple):
@@ -164,10 +186,11 @@ class Timed(NamedTuple):
 def _run(problem: Problem, tile: Tile | None, lineup: Lineup, target: Target, how: Timed) -> Comparison:
     """The comparison on the target, measured or simulated, in the order of the command's words."""
     from wavescope.cli.console import note
-    from wavescope.comparison import arranged
+    from wavescope.comparison import arranged, entries
     from wavescope.kernels import default_tile
 
-    what = (problem, tile or default_tile(problem, target.device, how.kernel), lineup.variants)
+    in_tile = tile or default_tile(problem, target.device, how.kernel)
+    what = (problem, entries(lineup.variants, in_tile, how.kernel))
     if target.cuda_index is None:
         from wavescope.virtual_comparison import virtual_comparison
 
@@ -179,7 +202,6 @@ def _run(problem: Problem, tile: Tile | None, lineup: Lineup, target: Target, ho
             library=lineup.library,
             most_ctas=how.most_ctas,
             work=how.work,
-            kernel=how.kernel,
         )
         return arranged(simulated, lineup.names)
     from wavescope.duel import duel
@@ -195,7 +217,6 @@ def _run(problem: Problem, tile: Tile | None, lineup: Lineup, target: Target, ho
         seed=how.seed,
         progress=note,
         work=how.work,
-        kernel=how.kernel,
     )
     return arranged(measured, lineup.names)
 

@@ -91,10 +91,12 @@ def _contender(word: str) -> Variant | None:
 
 
 def one_value(option: str, values: Sequence[str]) -> str:
-    """The value of a size that may be given once.
+    """The value of a size that is to be given once.
 
-    Raises: UsageError where it comes with several values: a comparison has one problem.
+    Raises: UsageError where it is missing, or comes with several values: a comparison has one problem.
     """
+    if not values:
+        raise UsageError(f"missing option '{option}'; name the problem by --m, --n and --k, as in '{EXAMPLE}'")
     given = list(dict.fromkeys(value.strip() for value in values))
     if len(given) > 1:
         raise UsageError(

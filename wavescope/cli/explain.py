@@ -19,7 +19,7 @@ def explain(
 ) -> None:
     """Explain a word of the reports: definition, formula, example, source.
 
-    Without a word, list all; 'json', 'compare json' and 'audit json' list the keys of --json.
+    Without a word, list all; 'json', 'compare json', 'ladder json' and 'audit json' list the keys of --json.
     """
     from wavescope.terms import find, terms
 
@@ -33,6 +33,10 @@ def explain(
         from wavescope.report.compare_json import KEYS as COMPARE_KEYS
 
         print(_list(list(COMPARE_KEYS.items()), width=WIDE))
+    elif [word.lower().lstrip("-") for word in term] == ["ladder", "json"]:
+        from wavescope.report.ladder_json import KEYS as LADDER_KEYS
+
+        print(_list(list(LADDER_KEYS.items()), width=WIDE))
     elif [word.lower().lstrip("-") for word in term] == ["audit", "json"]:
         from wavescope.report.audit_json import KEYS as AUDIT_KEYS
 
