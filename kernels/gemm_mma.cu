@@ -1,9 +1,10 @@
-// C[m, n] = A[m, k] x B on tensor cores, sm_80 and later: mma.sync fed by cp.async.
+// C[m, n] = A[m, k] x B on tensor cores, sm_80 and later: mma.sync fed by cp.async, or through registers.
 // B is stored [n, k] (layout tn) or [k, n] (nn).
 //
 // -D: TILE_M TILE_N TILE_K  WARPS_M WARPS_N  STAGES  MIN_CTAS (CTAs an SM must hold)
 //     DTYPE (0 bf16, 1 fp16)  LAYOUT (0 tn, 1 nn)  SCHEDULE (schedule.cuh)
 //     REDUCTION (fixup.cuh)  WORK (1: tiles of unequal k, as `work` says)  PROBE (trace.cuh)
+//     ASYNC (0: copies to shared memory through registers, each of which a thread waits for)
 // Rows of A, B and C start at multiples of 16 bytes; elements beyond m, n, k are neither
 // read nor written.
 #include "loop.cuh"

@@ -11,10 +11,10 @@ import pytest
 from wavescope import kernels, nvrtc
 from wavescope.device import list_devices, virtual_device
 from wavescope.errors import CompileError, DeviceError, UsageError
-from wavescope.kernels import GEMM_MMA, GEMM_SM90, Kernel, TileCode
+from wavescope.kernels import GEMM_MMA, GEMM_MMA_SYNC, GEMM_SM90, Kernel, TileCode
 from wavescope.nvrtc import Cubin, architecture, compile_kernel, kernel_directory
 from wavescope.occupancy import Resources, ctas_per_sm
-from wavescope.problem import Problem, Tile
+from wavescope.problem import LAYOUTS, Layout, Problem, Tile
 from wavescope.schedule import SCHEDULES, SPLIT_SCHEDULES
 
 pytest.importorskip("cuda.bindings.nvrtc")
@@ -34,21 +34,23 @@ def sass(cubin: Cubin) -> str:
     return subprocess.run([nvdisasm(), "-c", cubin.path], capture_output=True, text=True, check=True).stdout
 
 
-def compile_code(kernel: Kernel, code: TileCode, schedule: str, probe: bool, device_key: str) -> Cubin:
+def compile_code(
+    kernel: Kernel, code: TileCode, schedule: str, probe: bool, device_key: str, layout: Layout = "tn"
+) -> Cubin:
     device = virtual_device(device_key)
-    problem = Problem(code.tile.m, code.tile.n, code.tile.k, kernel.dtypes[0])
+    problem = Problem(code.tile.m, code.tile.n, code.tile.k, kernel.dtypes[0], layout)
     facts = kernels.facts(problem, code.tile, device, kernel_name=kernel.name)
     defines = kernels.defines(problem, facts, schedule, probe)
     return compile_kernel(kernel_directory() / f"{kernel.file}.cu", defines, architecture(device.compute_capability))
 
 
-@pytest.mark.parametrize("schedule", SCHEDULES)
 @pytest.mark.parametrize(
-    ("kernel", "code"),
+    ("kernel", "code", "schedule"),
     [
-        pytest.param(kernel, code, id=f"{kernel.name}-{code.tile}")
+        pytest.param(kernel, code, schedule, id=f"{kernel.name}-{code.tile}-{schedule}")
         for kernel in kernels.KERNELS
         for code in kernel.codes
+        for schedule in kernel.schedules
     ],
 )
 def test_probe_off_leaves_no_clock_read(kernel: Kernel, code: TileCode, schedule: str) -> None:
@@ -69,6 +71,41 @@ def test_no_default_tile_spills_and_tensor_cores_are_used() -> None:
         assert "HMMA.16816.F32.BF16" in text
         assert "LDGSTS.E.BYPASS.LTC128B.128" in text  # 16-byte asynchronous copies past L1
         assert "STG.E.128" in text
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+@pytest.mark.parametrize("code", GEMM_MMA_SYNC.codes, ids=lambda code: str(code.tile))
+def test_without_asynchronous_copies_there_are_none(code: TileCode, layout: Layout) -> None:
+    cubin = compile_code(GEMM_MMA_SYNC, code, "persistent", False, "h200", layout)
+    assert cubin.spill_bytes == 0
+    text = sass(cubin)
+    assert "HMMA.16816.F32.BF16" in text
+    assert "LDGSTS" not in text
+    assert re.search(r"LDG\.E\S*\.128", text)
+    assert "STS.128" in text
+
+
+def test_a_kernel_that_is_only_named_is_never_chosen() -> None:
+    h200 = virtual_device("h200")
+    named = [kernel for kernel in kernels.KERNELS if kernel.named_only]
+    assert named
+    for kernel in named:
+        problem = Problem(4096, 4096, 4096, kernel.dtypes[0])
+        assert kernels.kernel_for(problem, h200, kernel.name) is kernel
+        for code in kernel.codes:
+            if any(code.tile == other.tile for one in kernels.KERNELS if not one.named_only for other in one.codes):
+                chosen = kernels.kernel_for(Problem(4096, 4096, 4096, "bf16"), h200, tile=code.tile)
+                assert not chosen.named_only
+
+
+def test_a_schedule_that_a_kernel_lacks_is_refused() -> None:
+    for kernel in kernels.KERNELS:
+        for schedule in SCHEDULES:
+            if schedule in kernel.schedules:
+                kernels.require_schedule(kernel.name, schedule)
+            else:
+                with pytest.raises(UsageError, match=f"{kernel.name} runs the schedules .*, not {schedule}; use one"):
+                    kernels.require_schedule(kernel.name, schedule)
 
 
 HOPPER_INSTRUCTIONS = ("HGMMA.64x", "UTMALDG.2D", "UTMASTG.2D", "USETMAXREG.TRY_ALLOC", "SYNCS.")

@@ -74,7 +74,7 @@ def test_every_rung_is_a_tile_of_a_kernel_that_runs_both_schedules() -> None:
     for rung in RUNGS:
         kernel = kernels.named(rung.kernel)
         assert rung.tile in [code.tile for code in kernel.codes]
-        assert {"fixed", "persistent"} <= set(kernel.schedules)
+        assert set(kernels.WHOLE_AND_STATIC) <= set(kernel.schedules)
         assert {"bf16", "fp16"} <= set(kernel.dtypes)
 
 
@@ -133,6 +133,7 @@ def test_steps_stand_side_by_side() -> None:
     assert first[:3] == ["1", RUNGS[0].name, "100.00"]  # two waves of 50 us
     assert second[:3] == ["2", RUNGS[1].name, "90.00"]
     assert f"{100 / 90:.3f}" in second
+    assert f"{90 / 80:.3f}" in rows[3].split()
     assert f"{120 / 90:.3f}" in second  # of cublas's time
     falls = section(lines, "Waterfalls from peak to achieved, regime cool")
     assert [line.split()[0] for line in falls[1:3]] == ["peak", "inside"]  # the clock is the maximum

@@ -16,6 +16,9 @@ from wavescope.problem import Dtype, Layout, Problem, Tile
 from wavescope.schedule import SCHEDULES, ScheduleName
 from wavescope.trace import Reduction
 
+# What a kernel that only shows a technique runs.
+WHOLE_AND_STATIC: tuple[ScheduleName, ...] = ("fixed", "persistent")
+
 WARPGROUP = 128  # threads that wgmma works with
 STORE_BUFFER_BYTES = 16 * 64 * 2  # gemm_sm90.cu
 SHARED_GRANULE_BYTES = 1024  # a multiple of every architecture's allocation unit (128 or 256 bytes)
@@ -128,6 +131,16 @@ GEMM_MMA = Kernel(
         TileCode(Tile(256, 128, 64), 4, 2, stages=4, least_stages=2, min_ctas=1),
     ),
 )
+# What cp.async is worth: the same with a thread's own loads and stores in place of its copies.
+GEMM_MMA_SYNC = replace(
+    GEMM_MMA,
+    name="gemm_mma_sync",
+    source="gemm_mma",
+    codes=tuple(code for code in GEMM_MMA.codes if code.tile in (Tile(128, 128, 64), Tile(128, 256, 64))),
+    schedules=WHOLE_AND_STATIC,
+    flags=(("ASYNC", 0),),
+    named_only=True,
+)
 # Steps of 8 along k: 16 of them unrolled no longer fit the instruction cache (H200, 2026-11,
 # 4096^3: 12 % slower), and two CTAs an SM leave no registers for a longer prefetch.
 GEMM_SIMT = Kernel(
@@ -162,7 +175,7 @@ GEMM_SM90_PINGPONG = replace(
     source="gemm_sm90",
     codes=(TileCode(Tile(128, 128, 64), 4, 1, stages=6, least_stages=2, min_ctas=1, store_buffers=2, teams=2),),
 )
-KERNELS = (GEMM_SM90, GEMM_SM90_PINGPONG, GEMM_MMA, GEMM_SIMT)  # the first that can is taken
+KERNELS = (GEMM_SM90, GEMM_SM90_PINGPONG, GEMM_MMA, GEMM_SIMT, GEMM_MMA_SYNC)  # the first that can is taken
 
 
 def named(name: str) -> Kernel:

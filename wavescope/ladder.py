@@ -31,7 +31,8 @@ class Rung:
 
 
 RUNGS = (
-    Rung("mma", "gemm_mma", Tile(128, 256, 64), "cp.async copies to shared memory while the tensor cores work"),
+    Rung("mma", "gemm_mma_sync", Tile(128, 256, 64), "tensor cores (mma.sync), operands copied through registers"),
+    Rung("cp.async", "gemm_mma", Tile(128, 256, 64), "copies to shared memory while the tensor cores work"),
     Rung(
         "specialised",
         "gemm_sm90",

@@ -2,11 +2,17 @@
 // their shared-memory accesses free of bank conflicts.  No headers: NVRTC has none.
 #pragma once
 
+#ifndef ASYNC
+#define ASYNC 1
+#endif
+
 namespace wavescope {
 
 __device__ __forceinline__ unsigned int shared_address(const void* pointer) {
     return static_cast<unsigned int>(__cvta_generic_to_shared(pointer));
 }
+
+#if ASYNC
 
 __device__ __forceinline__ void copy16(unsigned int to_shared, const void* from) {
     asm volatile("cp.async.cg.shared.global.L2::128B [%0], [%1], 16;" ::"r"(to_shared), "l"(from) : "memory");
@@ -24,6 +30,46 @@ template <int PENDING>
 __device__ __forceinline__ void wait_copies() {
     asm volatile("cp.async.wait_group %0;" ::"n"(PENDING) : "memory");
 }
+
+#else  // the same through registers: a copy is over when the thread goes on
+
+// Neither volatile nor in order with stores: operands do not change, so that the loads of several copies may be under way.
+__device__ __forceinline__ uint4 load16(const void* from) {
+    uint4 v;
+    asm("ld.global.nc.L1::no_allocate.L2::128B.v4.u32 {%0, %1, %2, %3}, [%4];"
+        : "=r"(v.x), "=r"(v.y), "=r"(v.z), "=r"(v.w)
+        : "l"(from));
+    return v;
+}
+
+__device__ __forceinline__ void store16_shared(unsigned int to_shared, const uint4& v) {
+    asm volatile("st.shared.v4.u32 [%0], {%1, %2, %3, %4};" ::"r"(to_shared), "r"(v.x), "r"(v.y), "r"(v.z), "r"(v.w)
+                 : "memory");
+}
+
+__device__ __forceinline__ void copy16(unsigned int to_shared, const void* from) {
+    store16_shared(to_shared, load16(from));
+}
+
+// The low `bytes` of a word (an even number), 0 in place of the others.
+__device__ __forceinline__ unsigned int low_bytes(unsigned int word, int bytes) {
+    return bytes >= 4 ? word : bytes == 2 ? word & 0xffffu : 0u;
+}
+
+// Rows are as long as whole chunks: what lies between their elements and their ends is read, and dropped.
+__device__ __forceinline__ void copy16_filled(unsigned int to_shared, const void* from, int bytes) {
+    uint4 v = make_uint4(0u, 0u, 0u, 0u);
+    if (bytes > 0) v = load16(from);
+    store16_shared(to_shared, make_uint4(low_bytes(v.x, bytes), low_bytes(v.y, bytes - 4), low_bytes(v.z, bytes - 8),
+                                         low_bytes(v.w, bytes - 12)));
+}
+
+__device__ __forceinline__ void commit_copies() {}
+
+template <int PENDING>
+__device__ __forceinline__ void wait_copies() {}
+
+#endif
 
 // Four 8x8 matrices of 16-bit elements; lane l gives the address of row l % 8 of matrix l / 8.
 __device__ __forceinline__ void load_matrices(unsigned int (&out)[4], unsigned int from_shared) {

@@ -1,5 +1,6 @@
 """The kernels on the device: right results for any shape, records that match the schedule, faults caught."""
 
+import itertools
 import os
 import random
 from concurrent.futures import ThreadPoolExecutor
@@ -11,16 +12,19 @@ import pytest
 
 from wavescope import kernels
 from wavescope.device import Device
+from wavescope.duel import duel
 from wavescope.errors import DeviceError, IntegrityError, LaunchError
 from wavescope.integrity import check
 from wavescope.kernels import GEMM_MMA, GEMM_SIMT, Kernel
+from wavescope.ladder import RUNGS, climb, steps
 from wavescope.launch import Stream, allocate, download, fill_bytes, launch, load, open_stream, timed_ns, upload, wait
 from wavescope.measure import measure, timer_step_ns, verify_integers, verify_one
 from wavescope.nvrtc import architecture, compile_kernel, kernel_directory
 from wavescope.operands import OperandSet, allocate_set, fill_set
 from wavescope.prepare import Prepared, clear, graph_of, prepare, run
-from wavescope.problem import LAYOUTS, Problem, Tile
+from wavescope.problem import LAYOUTS, Layout, Problem, Tile
 from wavescope.schedule import SCHEDULES, SPLIT_SCHEDULES, Raster, decompose
+from wavescope.standings import standings
 from wavescope.trace import RECORD_DTYPE, Launch, Trace, spans_of_records
 from wavescope.variant import Variant
 from wavescope.work import Work
@@ -61,9 +65,10 @@ def ready(
     return prepare(problem, tile, variant, device, 0, facts, work=work, sets=sets)
 
 
-def drawn(draw: random.Random, problem: Problem, device: Device) -> tuple[str, Tile]:
-    """A kernel that runs here, and one of its tiles."""
-    able = [kernel for kernel in kernels.KERNELS if problem.dtype in kernel.dtypes and kernel.runs_on(device)]
+def drawn(draw: random.Random, problem: Problem, device: Device, schedule: str = "fixed") -> tuple[str, Tile]:
+    """A kernel that runs here, by this schedule, and one of its tiles."""
+    of_dtype = [kernel for kernel in kernels.KERNELS if problem.dtype in kernel.dtypes]
+    able = [kernel for kernel in of_dtype if kernel.runs_on(device) and schedule in kernel.schedules]
     kernel = draw.choice(able)
     return kernel.name, draw.choice(kernel.codes).tile
 
@@ -107,6 +112,7 @@ def compiled(device: Device) -> None:
         for layout in LAYOUTS
         for problem in (Problem(64, 64, 64, dtype, layout),)
         for schedule, reduction in (*((name, "ordered") for name in SCHEDULES), *((name, "atomic") for name in ATOMIC))
+        if schedule in kernel.schedules
         for probe in (False, True)
     ]
     with ThreadPoolExecutor() as pool:
@@ -123,7 +129,8 @@ def test_random_shapes_are_right(device: Device, part: int) -> None:
         raster, sets = draw.choice(RASTERS), (allocate_set(problem),)
         stream = open_stream(0, str(problem))
         step_ns = None
-        for schedule in (*SCHEDULES, *(f"{name}@atomic" for name in ATOMIC)):
+        can = kernels.named(kernel).schedules
+        for schedule in (*can, *(f"{name}@atomic" for name in ATOMIC if name in can)):
             prepared = ready(problem, tile, schedule, raster, device, sets=sets, kernel=kernel)
             step_ns = step_ns or timer_step_ns(prepared.functions.timer, stream)
             verify_integers(prepared, SHAPE_SEED, stream)
@@ -145,7 +152,7 @@ def test_irregular_work_is_right(device: Device, work: str, schedule: str) -> No
     problems = random_problems(12, SHAPE_SEED + 6, most=2000)
     assert {problem.dtype == "fp32" for problem in problems} == {False, True}  # both kernels
     for problem in problems:
-        kernel, tile = drawn(draw, problem, device)
+        kernel, tile = drawn(draw, problem, device, schedule.partition("@")[0])
         raster = draw.choice(RASTERS)
         prepared = ready(problem, tile, schedule, raster, device, Work.parse(work), kernel=kernel)
         stream = open_stream(0, f"{problem} {work}")
@@ -307,3 +314,43 @@ def test_both_regimes_are_two_launches(device: Device) -> None:
     )  # fmt: skip
     assert [launched.timing.regime for launched in trace.launches if launched.timing] == ["cool", "sustained"]
     assert set(trace.spans.launch_id.tolist()) == {0, 1}
+
+
+# Steps of the ladder: inside, over every edge, one tile, an odd number of tiles and of tile rows, less than a CTA a place.
+STEP_SHAPES = ((1, 1, 1), (257, 513, 200), (640, 512, 576), (300, 1000, 71), (1152, 2304, 640), (4096, 2176, 64))
+
+
+@pytest.mark.usefixtures("compiled")
+@pytest.mark.parametrize("raster", RASTERS)
+@pytest.mark.parametrize("layout", LAYOUTS)
+@pytest.mark.parametrize(
+    "kernel", [kernel for kernel in kernels.KERNELS if kernel.named_only], ids=lambda one: one.name
+)
+def test_steps_of_the_ladder_are_right(device: Device, kernel: Kernel, layout: Layout, raster: str) -> None:
+    if not kernel.runs_on(device):
+        pytest.skip(f"{device.name} has not the instructions of {kernel.name}")
+    for m, n, k in STEP_SHAPES:
+        for code, dtype in itertools.product(kernel.codes, kernel.dtypes):
+            problem = Problem(m, n, k, dtype, layout)
+            sets = (allocate_set(problem),)
+            for schedule in kernel.schedules:
+                stream = open_stream(0, f"{kernel.name} {problem} {code.tile} {schedule} {raster}")
+                prepared = ready(problem, code.tile, schedule, raster, device, sets=sets, kernel=kernel.name)
+                verify_integers(prepared, SHAPE_SEED, stream)
+                check(trace_of(prepared, device, timer_step_ns(prepared.functions.timer, stream)), prepared.schedule)
+                fill_set(prepared.functions.operands, sets[0], "normal", SHAPE_SEED, stream)
+                for _ in range(3):
+                    verify_one(prepared, prepared.functions.plain, "normal", stream)
+
+
+def test_a_ladder_is_measured(device: Device) -> None:
+    problem = Problem(1024, 1024, 512)
+    entries, missing = climb(problem, device, Variant("persistent"))
+    assert len(entries) + len(missing) == len(RUNGS)
+    found = duel(problem, entries, 0, regimes=("cool",), repeat=2, seed=1, progress=lambda text: None)
+    made = steps(found, standings(found))
+    assert [step.rung.name for step in made] == [entry.name for entry in entries]
+    for step in made:
+        assert step.standing.report is not None
+        assert step.standing.report.launch.kernel == step.rung.kernel
+        assert step.standing.report.budget.residual_ns == 0

@@ -20,7 +20,6 @@ if TYPE_CHECKING:
     from wavescope.variant import Variant
 
 SIZE = 4096  # m, n and k where they are not given
-SCHEDULES = ("fixed", "persistent")  # that every kernel of the ladder runs
 EXAMPLE = "wavescope compare --ladder"
 
 
@@ -31,15 +30,17 @@ def variant_of(words: Sequence[str]) -> Variant:
     """
     from wavescope.cli.contenders import BETWEEN
     from wavescope.comparison import LIBRARY
+    from wavescope.kernels import WHOLE_AND_STATIC
     from wavescope.variant import Variant
 
     named = [word for word in words if word.strip().lower() not in (*BETWEEN, LIBRARY)]
     if len(named) > 1:
         raise UsageError(f"--ladder runs all its kernels by one schedule, not {' and '.join(named)}; name one, or none")
     found = Variant.parse(named[0] if named else "persistent")
-    if found.schedule not in SCHEDULES:
+    if found.schedule not in WHOLE_AND_STATIC:
         raise UsageError(
-            f"--ladder: not every kernel runs {found.schedule}; use {' or '.join(SCHEDULES)}, as in '{EXAMPLE} fixed'"
+            f"--ladder: not every kernel runs {found.schedule}; use {' or '.join(WHOLE_AND_STATIC)}, "
+            f"as in '{EXAMPLE} fixed'"
         )
     return found
 

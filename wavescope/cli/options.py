@@ -48,7 +48,7 @@ KernelWord = Annotated[
         "--kernel",
         metavar="NAME",
         help="gemm_sm90 (Hopper's tensor cores), gemm_mma (sm_80 and later) or gemm_simt (fp32), short sm90, mma, "
-        "simt; auto: the first of them that runs here, and has the type and the tile.",
+        "simt; auto: the first of them that runs here, and has the type and the tile.  Others are taken where named.",
     ),
 ]
 Layout = Annotated[
