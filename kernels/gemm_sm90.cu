@@ -4,14 +4,21 @@
 //
 // Two teams take the tiles of a CTA in turn, so that one multiplies while the other stores
 // its tile or meets other CTAs' partial sums; or one team of several warpgroups takes all.
+// Without specialisation no warp copies: the team's first thread starts the copies of a
+// unit's k_iters, STAGES - 1 of them ahead, and none before the unit is its turn.
 //
 // -D: TILE_M TILE_N TILE_K  TEAMS  GROUPS (warpgroups of a team, one below the other)  STAGES
 //     STORE_BUFFERS (16 x 64 elements each, or 16 x 32, of a warp)  DTYPE (0 bf16, 1 fp16)
 //     LAYOUT (0 tn, 1 nn)  SCHEDULE (schedule.cuh)  REDUCTION (fixup.cuh)
 //     WORK (1: tiles of unequal k, as `work` says)  PROBE (trace.cuh)
+//     SPECIALISED (0: no warp of its own copies; one team, FIXED or PERSISTENT)
 // map_a, map_b, map_c: A, B and C as the driver encodes them, in boxes of BoxA, BoxB and
 // BoxC (tensor_maps.py).  Rows start at multiples of 16 bytes; elements beyond m, n, k are
 // neither read nor written.
+#ifndef SPECIALISED
+#define SPECIALISED 1
+#endif
+
 constexpr int WARPGROUP = 128;
 #define WORKERS (GROUPS * 128)  // of a team
 
@@ -22,8 +29,9 @@ constexpr int WARPGROUP = 128;
 using namespace wavescope;
 
 constexpr int MULTIPLIERS = TEAMS * WORKERS;
-constexpr int THREADS = MULTIPLIERS + WARPGROUP;  // the last warpgroup: one warp copies, three may add partial sums
-constexpr int COPIER = MULTIPLIERS;               // the thread that copies
+constexpr int THREADS =
+    MULTIPLIERS + (SPECIALISED ? WARPGROUP : 0);      // the last warpgroup: one warp copies, three may add partial sums
+constexpr int COPIER = SPECIALISED ? MULTIPLIERS : 0;  // the thread that copies
 constexpr int ADDERS = 3;
 constexpr bool TN = LAYOUT == 0;
 constexpr int GROUP_M = TILE_M / GROUPS, BLOCKS = GROUP_M / 64;  // wgmma is 64 x TILE_N x 16
@@ -35,12 +43,13 @@ constexpr int BYTES_STAGE = BYTES_A + BYTES_B;
 constexpr int COLUMNS_B = 64, BYTES_BOX_B = COLUMNS_B * TILE_K * 2;
 constexpr int COLUMNS_C = TILE_N % 64 == 0 ? 64 : 32, BYTES_BOX_C = COLUMNS_C * 16 * 2;  // what a warp stores at once
 constexpr bool ADD_SHARES = is_cooperative(SCHEDULE) && TEAMS == 1;
-constexpr bool NAMES_RECORDS = !splits_tiles(SCHEDULE);
+constexpr bool NAMES_RECORDS = SPECIALISED && !splits_tiles(SCHEDULE);
 constexpr bool ANNOUNCES = SCHEDULE == DYNAMIC || TEAMS > 1;  // the copier says whose turn it is
 
 static_assert(TILE_K == 64, "a row of a stage is one swizzled line of 128 bytes");
 static_assert(TILE_M % (64 * GROUPS) == 0 && TILE_N % COLUMNS_C == 0, "whole wgmma rows, whole boxes of C");
 static_assert(TILE_M <= 256 && TILE_N <= 256, "one box of A, and of B");
+static_assert(SPECIALISED || (TEAMS == 1 && (SCHEDULE == FIXED || SCHEDULE == PERSISTENT)), "who else would draw");
 static_assert(STAGES >= 2 && STORE_BUFFERS >= 1, "a stage is read while the next one comes");
 
 // Registers of a thread, from the pool that __launch_bounds__ sets for all warpgroups together.
@@ -122,7 +131,7 @@ __device__ __forceinline__ void announce(Ring& ring, int round, int ticket, cons
 }
 
 struct Helpers {
-    static constexpr bool ADD_SHARES = ::ADD_SHARES, NAME_RECORDS = true, TEAM_COPIES = false;
+    static constexpr bool ADD_SHARES = ::ADD_SHARES, NAME_RECORDS = SPECIALISED, TEAM_COPIES = false;
     Ring* ring;
     Place* at;
 
@@ -157,6 +166,21 @@ __device__ __forceinline__ void name_records(Record* records, const Unit& unit, 
 }
 #endif
 
+// The operands of a k_iter, into the stage that `at` names and that is free.
+__device__ __forceinline__ void copy_stage(const TensorMap& map_a, const TensorMap& map_b, const Unit& unit, int k_iter,
+                                           unsigned int arrived, unsigned int to) {
+    const int m = unit.tile_m * TILE_M, n = unit.tile_n * TILE_N, k = k_iter * TILE_K;
+    arrive_expecting(arrived, BYTES_STAGE);
+    copy_box(to, map_a, k, m, arrived);
+    if constexpr (TN) {
+        copy_box(to + BYTES_A, map_b, k, n, arrived);
+    } else {
+#pragma unroll
+        for (int box = 0; box < BOXES_B; ++box)
+            copy_box(to + BYTES_A + box * BYTES_BOX_B, map_b, n + box * COLUMNS_B, k, arrived);
+    }
+}
+
 // One thread: all boxes of all units of the CTA, as stages become free.
 __device__ __forceinline__ void copy_units(const Plan& plan, const TensorMap& map_a, const TensorMap& map_b, Ring& ring,
                                            unsigned int ring_at, unsigned int stages, int* counter,
@@ -172,26 +196,15 @@ __device__ __forceinline__ void copy_units(const Plan& plan, const TensorMap& ma
             break;
         }
         if (WORK) unit = unit_of_work(plan.grid, work[unit.index], unit.index);
-        const int m = unit.tile_m * TILE_M, n = unit.tile_n * TILE_N;
         unsigned int waited = 0;
 #pragma unroll 1
         for (int k_iter = unit.k_begin; k_iter < unit.k_end; ++k_iter) {
             waited += timed_wait(empty(ring_at, at.stage), parity(at));
-            const unsigned int arrived = full(ring_at, round % TEAMS, at.stage), to = stages + at.stage * BYTES_STAGE;
-            const int k = k_iter * TILE_K;
 #if PROBE
             if (!NAMES_RECORDS && k_iter == unit.k_end - 1)
                 *static_cast<volatile unsigned int*>(&ring.waited[at.stage]) = waited;
 #endif
-            arrive_expecting(arrived, BYTES_STAGE);
-            copy_box(to, map_a, k, m, arrived);
-            if constexpr (TN) {
-                copy_box(to + BYTES_A, map_b, k, n, arrived);
-            } else {
-#pragma unroll
-                for (int box = 0; box < BOXES_B; ++box)
-                    copy_box(to + BYTES_A + box * BYTES_BOX_B, map_b, n + box * COLUMNS_B, k, arrived);
-            }
+            copy_stage(map_a, map_b, unit, k_iter, full(ring_at, round % TEAMS, at.stage), stages + at.stage * BYTES_STAGE);
             advance(at);
         }
 #if PROBE
@@ -224,10 +237,34 @@ __device__ __forceinline__ void multiply_stage(float (&acc)[BLOCKS][TILE_N / 2],
     products_commit();
 }
 
-// The products of a unit, into acc.
+// The first thread of a team without a copier: starts the copies of the unit's next k_iter, if it has one, into the next
+// stage, once all warps have left it.
+struct Ahead {
+    const TensorMap &map_a, &map_b;
+    Place at;    // the next stage
+    int k_iter;  // the next k_iter
+
+    __device__ __forceinline__ unsigned int copy_next(const Unit& unit, unsigned int ring_at, unsigned int stages) {
+        if (k_iter >= unit.k_end) return 0;
+        const unsigned int waited = timed_wait(empty(ring_at, at.stage), parity(at));
+        copy_stage(map_a, map_b, unit, k_iter, full(ring_at, 0, at.stage), stages + at.stage * BYTES_STAGE);
+        advance(at);
+        ++k_iter;
+        return waited;
+    }
+};
+
+// The products of a unit, into acc; `ahead` counts where no warp copies.
 __device__ __forceinline__ Stalls multiply_unit(float (&acc)[BLOCKS][TILE_N / 2], const Unit& unit, const Ring& ring,
-                                                unsigned int ring_at, unsigned int stages, Place& at) {
+                                                unsigned int ring_at, unsigned int stages, Place& at, Ahead& ahead) {
     Stalls stalls{};
+    const bool copies = !SPECIALISED && threadIdx.x == COPIER;
+    if (copies) {
+        ahead.k_iter = unit.k_begin;
+#pragma unroll 1
+        for (int stage = 0; stage < STAGES; ++stage) stalls.room += ahead.copy_next(unit, ring_at, stages);
+    }
+    if (!SPECIALISED) __syncwarp();
     if (WORK && unit.k_begin >= unit.k_end) {
 #pragma unroll
         for (int i = 0; i < BLOCKS; ++i)
@@ -245,6 +282,8 @@ __device__ __forceinline__ Stalls multiply_unit(float (&acc)[BLOCKS][TILE_N / 2]
         multiply_stage<false>(acc, stages + at.stage * BYTES_STAGE);
         products_wait<1>();
         release_stage(ring_at, before);
+        if (copies) stalls.room += ahead.copy_next(unit, ring_at, stages);  // into the stage just released
+        if (!SPECIALISED) __syncwarp();
         before = at.stage;
         advance(at);
     }
@@ -254,7 +293,7 @@ __device__ __forceinline__ Stalls multiply_unit(float (&acc)[BLOCKS][TILE_N / 2]
 #pragma unroll
         for (int f = 0; f < TILE_N / 2; ++f) asm volatile("" : "+f"(acc[i][f])::"memory");
 #if PROBE
-    if (!NAMES_RECORDS && is_recorder()) stalls.room = *static_cast<const volatile unsigned int*>(&ring.waited[before]);
+    if (SPECIALISED && !NAMES_RECORDS && is_recorder()) stalls.room = *static_cast<const volatile unsigned int*>(&ring.waited[before]);
     __syncwarp();
 #endif
     release_stage(ring_at, before);
@@ -352,7 +391,7 @@ gemm_sm90(const char*, const char*, unsigned short* __restrict__ c, int m, int n
         barriers_are_ready();
     }
     __syncthreads();
-    if (threadIdx.x >= MULTIPLIERS) {
+    if (SPECIALISED && threadIdx.x >= MULTIPLIERS) {
         if constexpr (MULTIPLYING_GROUPS > 1) give_registers<COPIER_REGISTERS>();
         const Plan plan{grid_of(), static_cast<int>(gridDim.x), parts, split_tiles, reducers};
         if (threadIdx.x == COPIER)
@@ -361,10 +400,11 @@ gemm_sm90(const char*, const char*, unsigned short* __restrict__ c, int m, int n
             add_share_meanwhile(plan, space, records, output);
         return;
     }
-    if constexpr (MULTIPLYING_GROUPS > 1) take_registers<MULTIPLIER_REGISTERS>();
+    if constexpr (SPECIALISED && MULTIPLYING_GROUPS > 1) take_registers<MULTIPLIER_REGISTERS>();
     float acc[BLOCKS][TILE_N / 2];
     float(&flat)[FLOATS] = reinterpret_cast<float(&)[FLOATS]>(acc);
     Place at{0, 0};
+    Ahead ahead{map_a, map_b, Place{0, ~0u}, 0};  // every stage is empty
     int buffer = 0, round = team();
     run_units<SCHEDULE, WORKERS, Helpers>(
         grid_of, parts, split_tiles, reducers, counter, space, records, flat,
@@ -375,7 +415,7 @@ gemm_sm90(const char*, const char*, unsigned short* __restrict__ c, int m, int n
                 if (unit.k_begin < unit.k_end) wait_for(full(ring_at, team(), at.stage), parity(at));  // the team's turn has come
                 begin_span<SCHEDULE>(records, unit, PART_MAC);
             }
-            const Stalls stalls = multiply_unit(acc, unit, ring, ring_at, stages, at);
+            const Stalls stalls = multiply_unit(acc, unit, ring, ring_at, stages, at, ahead);
             if (splits_tiles(SCHEDULE) || TEAMS > 1) team_barrier();  // the loop has left there what comes next
             return stalls;
         },

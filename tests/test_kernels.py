@@ -11,7 +11,7 @@ import pytest
 from wavescope import kernels, nvrtc
 from wavescope.device import list_devices, virtual_device
 from wavescope.errors import CompileError, DeviceError, UsageError
-from wavescope.kernels import GEMM_MMA, GEMM_MMA_SYNC, GEMM_SM90, Kernel, TileCode
+from wavescope.kernels import GEMM_MMA, GEMM_MMA_SYNC, GEMM_SM90, GEMM_SM90_PLAIN, Kernel, TileCode
 from wavescope.nvrtc import Cubin, architecture, compile_kernel, kernel_directory
 from wavescope.occupancy import Resources, ctas_per_sm
 from wavescope.problem import LAYOUTS, Layout, Problem, Tile
@@ -112,15 +112,16 @@ HOPPER_INSTRUCTIONS = ("HGMMA.64x", "UTMALDG.2D", "UTMASTG.2D", "USETMAXREG.TRY_
 
 
 def main_loop(text: str) -> str:
-    """The innermost loop around the first tensor-core instructions: up to the first branch back to before them."""
+    """The shortest loop with tensor-core instructions: from a label to a branch back to it."""
     lines = text.splitlines()
     labels = {line.rstrip(":"): index for index, line in enumerate(lines) if line.startswith(".L")}
-    first = next(index for index, line in enumerate(lines) if "HGMMA" in line)
-    for end, line in enumerate(lines[first:], first):
+    loops = []
+    for end, line in enumerate(lines):
         target = re.search(r"BRA.*`\((\.L\w+)\)", line)
-        if target and labels[target[1]] < first:
-            return "\n".join(lines[labels[target[1]] : end + 1])
-    raise AssertionError("no loop around the tensor-core instructions")
+        if target and labels[target[1]] < end:
+            loop = "\n".join(lines[labels[target[1]] : end + 1])
+            loops += [loop] if "HGMMA" in loop else []
+    return min(loops, key=len)
 
 
 @pytest.mark.parametrize("schedule", SCHEDULES)
@@ -140,6 +141,24 @@ def test_hopper_kernel_is_what_it_says(code: TileCode, schedule: str) -> None:
     for slow in ("MEMBAR", "ERRBAR", "LDL", "STL", "WARPGROUP.DEPBAR.LE gsb0, 0x0", "SR_CgaCtaId"):
         assert slow not in loop, slow
     assert "C75" not in cubin.log  # the assembler's notes on wgmma in series, or setmaxnreg ignored
+
+
+@pytest.mark.parametrize("probe", [False, True], ids=["plain", "probed"])
+@pytest.mark.parametrize("layout", LAYOUTS)
+@pytest.mark.parametrize("schedule", GEMM_SM90_PLAIN.schedules)
+@pytest.mark.parametrize("code", GEMM_SM90_PLAIN.codes, ids=lambda code: str(code.tile))
+def test_a_team_that_copies_for_itself(code: TileCode, schedule: str, layout: Layout, probe: bool) -> None:
+    cubin = compile_code(GEMM_SM90_PLAIN, code, schedule, probe, "h200", layout)
+    text = sass(cubin)
+    assert "USETMAXREG" not in text  # no warpgroup has registers to give
+    assert "UTMASTG.2D" in text
+    assert cubin.spill_bytes == 0
+    loop = main_loop(text)
+    assert loop.count("HGMMA") == 4 * code.tile.m // (64 * code.groups)
+    assert "UTMALDG.2D" in loop  # in the loop of those who multiply
+    for slow in ("MEMBAR", "ERRBAR", "LDL", "STL", "WARPGROUP.DEPBAR.LE gsb0, 0x0", "SR_CgaCtaId"):
+        assert slow not in loop, slow
+    assert "C75" not in cubin.log
 
 
 @pytest.mark.parametrize("device_key", ["t4", "a100-80gb", "rtx3090", "l40s", "h200", "b200", "rtx5090"])

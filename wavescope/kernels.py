@@ -175,7 +175,25 @@ GEMM_SM90_PINGPONG = replace(
     source="gemm_sm90",
     codes=(TileCode(Tile(128, 128, 64), 4, 1, stages=6, least_stages=2, min_ctas=1, store_buffers=2, teams=2),),
 )
-KERNELS = (GEMM_SM90, GEMM_SM90_PINGPONG, GEMM_MMA, GEMM_SIMT, GEMM_MMA_SYNC)  # the first that can is taken
+# What a copying warp is worth: TMA and wgmma as in gemm_sm90, but the team's first thread copies, and a unit at a time.
+GEMM_SM90_PLAIN = replace(
+    GEMM_SM90,
+    name="gemm_sm90_plain",
+    source="gemm_sm90",
+    codes=tuple(code for code in GEMM_SM90.codes if code.tile in (Tile(128, 128, 64), Tile(128, 256, 64))),
+    copy_threads=0,
+    schedules=WHOLE_AND_STATIC,
+    flags=(("SPECIALISED", 0),),
+    named_only=True,
+)
+KERNELS = (
+    GEMM_SM90,
+    GEMM_SM90_PINGPONG,
+    GEMM_MMA,
+    GEMM_SIMT,
+    GEMM_MMA_SYNC,
+    GEMM_SM90_PLAIN,
+)  # the first that can is taken
 
 
 def named(name: str) -> Kernel:

@@ -33,6 +33,7 @@ class Rung:
 RUNGS = (
     Rung("mma", "gemm_mma_sync", Tile(128, 256, 64), "tensor cores (mma.sync), operands copied through registers"),
     Rung("cp.async", "gemm_mma", Tile(128, 256, 64), "copies to shared memory while the tensor cores work"),
+    Rung("wgmma+TMA", "gemm_sm90_plain", Tile(128, 256, 64), "wgmma reads shared memory, one thread copies boxes"),
     Rung(
         "specialised",
         "gemm_sm90",
