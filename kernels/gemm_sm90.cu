@@ -7,16 +7,26 @@
 // Without specialisation no warp copies: the team's first thread starts the copies of a
 // unit's k_iters, STAGES - 1 of them ahead, and none before the unit is its turn.
 //
+// A pair of CTAs has neighbouring tiles in every round.  Where they lie in one column of C,
+// each copies its A and half of B, and sends that half to both.  Their stages go in step: one
+// is free when the warps of both have left it, whether B was shared or not.  Where the
+// number of tiles is odd, one CTA has a last round alone, and stands in for the other.
+//
 // -D: TILE_M TILE_N TILE_K  TEAMS  GROUPS (warpgroups of a team, one below the other)  STAGES
 //     STORE_BUFFERS (16 x 64 elements each, or 16 x 32, of a warp)  DTYPE (0 bf16, 1 fp16)
 //     LAYOUT (0 tn, 1 nn)  SCHEDULE (schedule.cuh)  REDUCTION (fixup.cuh)
 //     WORK (1: tiles of unequal k, as `work` says)  PROBE (trace.cuh)
 //     SPECIALISED (0: no warp of its own copies; one team, FIXED or PERSISTENT)
+//     CLUSTER (2: pairs of CTAs; FIXED or PERSISTENT, an even grid)
 // map_a, map_b, map_c: A, B and C as the driver encodes them, in boxes of BoxA, BoxB and
 // BoxC (tensor_maps.py).  Rows start at multiples of 16 bytes; elements beyond m, n, k are
 // neither read nor written.
 #ifndef SPECIALISED
 #define SPECIALISED 1
+#endif
+
+#ifndef CLUSTER
+#define CLUSTER 1
 #endif
 
 constexpr int WARPGROUP = 128;
@@ -37,9 +47,10 @@ constexpr bool TN = LAYOUT == 0;
 constexpr int GROUP_M = TILE_M / GROUPS, BLOCKS = GROUP_M / 64;  // wgmma is 64 x TILE_N x 16
 constexpr int FLOATS = BLOCKS * TILE_N / 2;                      // accumulators of a thread
 constexpr int STEPS = TILE_K / 16;
-constexpr int BOXES_B = TN ? 1 : (TILE_N + 63) / 64;  // along n, where B's rows run along n
+constexpr int BOXES_B = TN ? CLUSTER : (TILE_N + 63) / 64;  // one for each of a pair; of 64 columns where rows run along n
 constexpr int BYTES_A = TILE_M * TILE_K * 2, BYTES_B = TN ? TILE_N * TILE_K * 2 : BOXES_B * 64 * TILE_K * 2;
 constexpr int BYTES_STAGE = BYTES_A + BYTES_B;
+constexpr bool IN_STEP = CLUSTER > 1 && !WORK;  // tiles of unequal k are not copied for two
 constexpr int COLUMNS_B = 64, BYTES_BOX_B = COLUMNS_B * TILE_K * 2;
 constexpr int COLUMNS_C = TILE_N % 64 == 0 ? 64 : 32, BYTES_BOX_C = COLUMNS_C * 16 * 2;  // what a warp stores at once
 constexpr bool ADD_SHARES = is_cooperative(SCHEDULE) && TEAMS == 1;
@@ -50,6 +61,10 @@ static_assert(TILE_K == 64, "a row of a stage is one swizzled line of 128 bytes"
 static_assert(TILE_M % (64 * GROUPS) == 0 && TILE_N % COLUMNS_C == 0, "whole wgmma rows, whole boxes of C");
 static_assert(TILE_M <= 256 && TILE_N <= 256, "one box of A, and of B");
 static_assert(SPECIALISED || (TEAMS == 1 && (SCHEDULE == FIXED || SCHEDULE == PERSISTENT)), "who else would draw");
+static_assert(CLUSTER == 1 || CLUSTER == 2, "pairs");
+static_assert(CLUSTER == 1 || (SPECIALISED && TEAMS == 1 && (SCHEDULE == FIXED || SCHEDULE == PERSISTENT)),
+              "both of a pair know each other's units");
+static_assert(BOXES_B % CLUSTER == 0 && TILE_N % (8 * CLUSTER) == 0, "halves of B, of whole swizzled boxes");
 static_assert(STAGES >= 2 && STORE_BUFFERS >= 1, "a stage is read while the next one comes");
 
 // Registers of a thread, from the pool that __launch_bounds__ sets for all warpgroups together.
@@ -132,6 +147,7 @@ __device__ __forceinline__ void announce(Ring& ring, int round, int ticket, cons
 
 struct Helpers {
     static constexpr bool ADD_SHARES = ::ADD_SHARES, NAME_RECORDS = SPECIALISED, TEAM_COPIES = false;
+    static constexpr bool END_WITH_UNIT = CLUSTER == 1;
     Ring* ring;
     Place* at;
 
@@ -144,6 +160,7 @@ struct Helpers {
     }
     __device__ __forceinline__ void wait() const {
         wait_boxes_stored();
+        if (CLUSTER > 1) meet_cluster();
         if (ADD_SHARES)
             meet_at(ALL_IS_DONE, MULTIPLIERS + ADDERS * 32);
         else if (TEAMS > 1 && (splits_tiles(SCHEDULE) || PROBE))
@@ -166,18 +183,40 @@ __device__ __forceinline__ void name_records(Record* records, const Unit& unit, 
 }
 #endif
 
-// The operands of a k_iter, into the stage that `at` names and that is free.
+// The unit that the other CTA of a pair has in the same round, if it has one.
+__device__ __forceinline__ bool unit_of_peer(const TileGrid& grid, const Unit& unit, Unit* peers) {
+    const int index = unit.index ^ 1;  // the grid is even, and the first CTA of a pair has the even tile
+    *peers = whole_tile(grid, index, index);
+    return index < num_tiles(grid);
+}
+
+// Half `half` of a k_iter's B (all of it without a pair), for this CTA or for both.
+template <bool FOR_BOTH>
+__device__ __forceinline__ void copy_half(const TensorMap& map_b, int half, int k, int n, unsigned int arrived,
+                                          unsigned int to) {
+    constexpr int BOXES = BOXES_B / CLUSTER, BYTES_BOX = BYTES_B / BOXES_B;
+#pragma unroll
+    for (int box = 0; box < BOXES; ++box) {
+        const int at = half * BOXES + box, along_n = n + at * (TN ? TILE_N / CLUSTER : COLUMNS_B);
+        const int x = TN ? k : along_n, y = TN ? along_n : k;
+        if constexpr (FOR_BOTH)
+            copy_box_to((1 << CLUSTER) - 1, to + at * BYTES_BOX, map_b, x, y, arrived);
+        else
+            copy_box(to + at * BYTES_BOX, map_b, x, y, arrived);
+    }
+}
+
+// The operands of a k_iter, into a free stage; `is_shared`: half of B comes from the other CTA of the pair.
 __device__ __forceinline__ void copy_stage(const TensorMap& map_a, const TensorMap& map_b, const Unit& unit, int k_iter,
-                                           unsigned int arrived, unsigned int to) {
+                                           unsigned int arrived, unsigned int to, bool is_shared) {
     const int m = unit.tile_m * TILE_M, n = unit.tile_n * TILE_N, k = k_iter * TILE_K;
     arrive_expecting(arrived, BYTES_STAGE);
     copy_box(to, map_a, k, m, arrived);
-    if constexpr (TN) {
-        copy_box(to + BYTES_A, map_b, k, n, arrived);
+    if (IN_STEP && is_shared) {
+        copy_half<true>(map_b, blockIdx.x % CLUSTER, k, n, arrived, to + BYTES_A);
     } else {
 #pragma unroll
-        for (int box = 0; box < BOXES_B; ++box)
-            copy_box(to + BYTES_A + box * BYTES_BOX_B, map_b, n + box * COLUMNS_B, k, arrived);
+        for (int half = 0; half < CLUSTER; ++half) copy_half<false>(map_b, half, k, n, arrived, to + BYTES_A);
     }
 }
 
@@ -196,6 +235,8 @@ __device__ __forceinline__ void copy_units(const Plan& plan, const TensorMap& ma
             break;
         }
         if (WORK) unit = unit_of_work(plan.grid, work[unit.index], unit.index);
+        Unit peers;
+        const bool is_shared = IN_STEP && unit_of_peer(plan.grid, unit, &peers) && peers.tile_n == unit.tile_n;
         unsigned int waited = 0;
 #pragma unroll 1
         for (int k_iter = unit.k_begin; k_iter < unit.k_end; ++k_iter) {
@@ -204,17 +245,28 @@ __device__ __forceinline__ void copy_units(const Plan& plan, const TensorMap& ma
             if (!NAMES_RECORDS && k_iter == unit.k_end - 1)
                 *static_cast<volatile unsigned int*>(&ring.waited[at.stage]) = waited;
 #endif
-            copy_stage(map_a, map_b, unit, k_iter, full(ring_at, round % TEAMS, at.stage), stages + at.stage * BYTES_STAGE);
+            copy_stage(map_a, map_b, unit, k_iter, full(ring_at, round % TEAMS, at.stage),
+                       stages + at.stage * BYTES_STAGE, is_shared);
             advance(at);
         }
 #if PROBE
         if (NAMES_RECORDS) name_records(records, unit, round % TEAMS, waited);
 #endif
     }
+    // All warps of the pair have arrived at this CTA's barriers, and what was sent to it was read: it may go.
+    for (int stage = 0; IN_STEP && stage < STAGES; ++stage) {
+        wait_for(empty(ring_at, at.stage), parity(at));
+        advance(at);
+    }
 }
 
-__device__ __forceinline__ void release_stage(unsigned int ring_at, int stage) {
-    if (threadIdx.x % 32 == 0) arrive(empty(ring_at, stage));
+// `also_in`: the CTA of the pair whose barrier each warp also arrives at: the other one, or its own, which then stands in
+// for the other.
+__device__ __forceinline__ void release_stage(unsigned int ring_at, int stage, unsigned int also_in) {
+    if (threadIdx.x % 32 == 0) {
+        arrive(empty(ring_at, stage));
+        if (IN_STEP) arrive_at(empty(ring_at, stage), also_in);
+    }
 }
 
 // The products of a k_iter, into acc or onto it.
@@ -247,7 +299,7 @@ struct Ahead {
     __device__ __forceinline__ unsigned int copy_next(const Unit& unit, unsigned int ring_at, unsigned int stages) {
         if (k_iter >= unit.k_end) return 0;
         const unsigned int waited = timed_wait(empty(ring_at, at.stage), parity(at));
-        copy_stage(map_a, map_b, unit, k_iter, full(ring_at, 0, at.stage), stages + at.stage * BYTES_STAGE);
+        copy_stage(map_a, map_b, unit, k_iter, full(ring_at, 0, at.stage), stages + at.stage * BYTES_STAGE, false);
         advance(at);
         ++k_iter;
         return waited;
@@ -256,7 +308,8 @@ struct Ahead {
 
 // The products of a unit, into acc; `ahead` counts where no warp copies.
 __device__ __forceinline__ Stalls multiply_unit(float (&acc)[BLOCKS][TILE_N / 2], const Unit& unit, const Ring& ring,
-                                                unsigned int ring_at, unsigned int stages, Place& at, Ahead& ahead) {
+                                                unsigned int ring_at, unsigned int stages, Place& at, Ahead& ahead,
+                                                unsigned int also_in) {
     Stalls stalls{};
     const bool copies = !SPECIALISED && threadIdx.x == COPIER;
     if (copies) {
@@ -281,7 +334,7 @@ __device__ __forceinline__ Stalls multiply_unit(float (&acc)[BLOCKS][TILE_N / 2]
         stalls.operands += timed_wait(full(ring_at, team(), at.stage), parity(at));
         multiply_stage<false>(acc, stages + at.stage * BYTES_STAGE);
         products_wait<1>();
-        release_stage(ring_at, before);
+        release_stage(ring_at, before, also_in);
         if (copies) stalls.room += ahead.copy_next(unit, ring_at, stages);  // into the stage just released
         if (!SPECIALISED) __syncwarp();
         before = at.stage;
@@ -296,7 +349,7 @@ __device__ __forceinline__ Stalls multiply_unit(float (&acc)[BLOCKS][TILE_N / 2]
     if (SPECIALISED && !NAMES_RECORDS && is_recorder()) stalls.room = *static_cast<const volatile unsigned int*>(&ring.waited[before]);
     __syncwarp();
 #endif
-    release_stage(ring_at, before);
+    release_stage(ring_at, before, also_in);
     return stalls;
 }
 
@@ -361,6 +414,9 @@ __device__ __forceinline__ void add_share_meanwhile(const Plan& plan, const Work
 }
 
 extern "C" __global__ void __launch_bounds__(THREADS, 1)
+#if CLUSTER > 1
+__cluster_dims__(CLUSTER, 1, 1)
+#endif
 gemm_sm90(const char*, const char*, unsigned short* __restrict__ c, int m, int n, int k, int, int, int ldc,
           int raster_group, int parts, int split_tiles, int reducers, int* counter, float4* partials, unsigned int* sync,
           int num_slots, Record* records, const TileWork* __restrict__ work, const __grid_constant__ TensorMap map_a,
@@ -382,7 +438,7 @@ gemm_sm90(const char*, const char*, unsigned short* __restrict__ c, int m, int n
         prefetch_map(map_c);
         for (int stage = 0; stage < STAGES; ++stage) {
             for (int of_team = 0; of_team < TEAMS; ++of_team) barrier_init(full(ring_at, of_team, stage), 1);
-            barrier_init(empty(ring_at, stage), WORKERS / 32);
+            barrier_init(empty(ring_at, stage), WORKERS / 32 * (IN_STEP ? CLUSTER : 1));
         }
         for (int turn = 0; turn < 2; ++turn) {
             barrier_init(shared_address(&ring.announced[turn]), 1);
@@ -390,7 +446,10 @@ gemm_sm90(const char*, const char*, unsigned short* __restrict__ c, int m, int n
         }
         barriers_are_ready();
     }
-    __syncthreads();
+    if constexpr (CLUSTER > 1)
+        meet_cluster();  // the other CTA of the pair may arrive now, and send
+    else
+        __syncthreads();
     if (SPECIALISED && threadIdx.x >= MULTIPLIERS) {
         if constexpr (MULTIPLYING_GROUPS > 1) give_registers<COPIER_REGISTERS>();
         const Plan plan{grid_of(), static_cast<int>(gridDim.x), parts, split_tiles, reducers};
@@ -398,6 +457,7 @@ gemm_sm90(const char*, const char*, unsigned short* __restrict__ c, int m, int n
             copy_units(plan, map_a, map_b, ring, ring_at, stages, counter, work, records);
         else if (ADD_SHARES && threadIdx.x >= COPIER + 32)
             add_share_meanwhile(plan, space, records, output);
+        if (CLUSTER > 1) meet_cluster();  // the CTA has lived as long as its copier
         return;
     }
     if constexpr (SPECIALISED && MULTIPLYING_GROUPS > 1) take_registers<MULTIPLIER_REGISTERS>();
@@ -415,7 +475,12 @@ gemm_sm90(const char*, const char*, unsigned short* __restrict__ c, int m, int n
                 if (unit.k_begin < unit.k_end) wait_for(full(ring_at, team(), at.stage), parity(at));  // the team's turn has come
                 begin_span<SCHEDULE>(records, unit, PART_MAC);
             }
-            const Stalls stalls = multiply_unit(acc, unit, ring, ring_at, stages, at, ahead);
+            unsigned int also_in = 0;
+            if constexpr (IN_STEP) {
+                Unit peers;
+                also_in = blockIdx.x % CLUSTER ^ (unit_of_peer(grid_of(), unit, &peers) ? 1 : 0);
+            }
+            const Stalls stalls = multiply_unit(acc, unit, ring, ring_at, stages, at, ahead, also_in);
             if (splits_tiles(SCHEDULE) || TEAMS > 1) team_barrier();  // the loop has left there what comes next
             return stalls;
         },

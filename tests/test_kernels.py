@@ -11,7 +11,15 @@ import pytest
 from wavescope import kernels, nvrtc
 from wavescope.device import list_devices, virtual_device
 from wavescope.errors import CompileError, DeviceError, UsageError
-from wavescope.kernels import GEMM_MMA, GEMM_MMA_SYNC, GEMM_SM90, GEMM_SM90_PLAIN, Kernel, TileCode
+from wavescope.kernels import (
+    GEMM_MMA,
+    GEMM_MMA_SYNC,
+    GEMM_SM90,
+    GEMM_SM90_CLUSTER2,
+    GEMM_SM90_PLAIN,
+    Kernel,
+    TileCode,
+)
 from wavescope.nvrtc import Cubin, architecture, compile_kernel, kernel_directory
 from wavescope.occupancy import Resources, ctas_per_sm
 from wavescope.problem import LAYOUTS, Layout, Problem, Tile
@@ -156,6 +164,26 @@ def test_a_team_that_copies_for_itself(code: TileCode, schedule: str, layout: La
     loop = main_loop(text)
     assert loop.count("HGMMA") == 4 * code.tile.m // (64 * code.groups)
     assert "UTMALDG.2D" in loop  # in the loop of those who multiply
+    for slow in ("MEMBAR", "ERRBAR", "LDL", "STL", "WARPGROUP.DEPBAR.LE gsb0, 0x0", "SR_CgaCtaId"):
+        assert slow not in loop, slow
+    assert "C75" not in cubin.log
+
+
+@pytest.mark.parametrize("probe", [False, True], ids=["plain", "probed"])
+@pytest.mark.parametrize("layout", LAYOUTS)
+@pytest.mark.parametrize("schedule", GEMM_SM90_CLUSTER2.schedules)
+@pytest.mark.parametrize("code", GEMM_SM90_CLUSTER2.codes, ids=lambda code: str(code.tile))
+def test_pairs_of_ctas_share_copies_without_fences(code: TileCode, schedule: str, layout: Layout, probe: bool) -> None:
+    cubin = compile_code(GEMM_SM90_CLUSTER2, code, schedule, probe, "h200", layout)
+    text = sass(cubin)
+    assert "UTMALDG.2D.MULTICAST" in text
+    assert "UTMALDG.2D " in text  # A, and B where a pair shares none
+    assert "UCGABAR_WAIT" in text  # nobody sends to a CTA that is not there yet
+    assert "MEMBAR.ALL.GPU" not in text  # H200, 2026-11: a remote arrive with .release took 1.6 times as long
+    assert cubin.spill_bytes == 0
+    loop = main_loop(text)
+    assert loop.count("HGMMA") == 4 * code.tile.m // (64 * code.groups)
+    assert len(re.findall(r"SYNCS\.ARRIVE", loop)) == 2  # its own barrier, and the other CTA's
     for slow in ("MEMBAR", "ERRBAR", "LDL", "STL", "WARPGROUP.DEPBAR.LE gsb0, 0x0", "SR_CgaCtaId"):
         assert slow not in loop, slow
     assert "C75" not in cubin.log

@@ -187,5 +187,7 @@ def words_of(launch: Launch) -> str:
     parts = launch.parts if launch.schedule in SPLIT_SCHEDULES else None
     raster = Raster(launch.raster) if launch.raster else Raster()
     variant = Variant(launch.schedule, parts, raster, launch.reduction, launch.order)
-    schedule = variant.decompose(launch.problem, launch.tile, launch.places, work=work_of(launch))
+    schedule = variant.decompose(
+        launch.problem, launch.tile, launch.places, work=work_of(launch), cluster=launch.cluster
+    )
     return replace(schedule, reducers=launch.reducers).in_words

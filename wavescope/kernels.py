@@ -70,7 +70,8 @@ class Kernel:
     `pad_bytes` is what each k-major row adds in shared memory, `align_bytes` what aligning
     the stages may take; `copy_threads` of a CTA only copy.  `schedules`: those it can run.
     `flags`: further -D constants of its source file.  `named_only`: it shows what one
-    technique is worth (ladder), and runs only where it is named.
+    technique is worth (ladder), and runs only where it is named.  `cluster` CTAs form a
+    cluster: grids are multiples of it.
     """
 
     name: str
@@ -85,6 +86,7 @@ class Kernel:
     schedules: tuple[ScheduleName, ...] = SCHEDULES
     flags: tuple[tuple[str, int], ...] = ()
     named_only: bool = False
+    cluster: int = 1
 
     @property
     def file(self) -> str:
@@ -114,6 +116,7 @@ class KernelFacts:
     registers: int
     shared_bytes: int
     stages: int
+    cluster: int = 1
 
 
 # Warp tiles of 64 x 64 ask the fewest shared-memory reads of a tensor-core step, and fill
@@ -186,6 +189,18 @@ GEMM_SM90_PLAIN = replace(
     flags=(("SPECIALISED", 0),),
     named_only=True,
 )
+# What sharing reads is worth: the CTAs of a pair copy half of B each, for both.
+GEMM_SM90_CLUSTER2 = replace(
+    GEMM_SM90,
+    name="gemm_sm90_cluster2",
+    source="gemm_sm90",
+    codes=tuple(code for code in GEMM_SM90.codes if code.tile in (Tile(128, 256, 64), Tile(256, 128, 64))),
+    schedules=WHOLE_AND_STATIC,
+    flags=(("CLUSTER", 2),),
+    named_only=True,
+    cluster=2,
+)
+# The first that can is taken.
 KERNELS = (
     GEMM_SM90,
     GEMM_SM90_PINGPONG,
@@ -193,7 +208,8 @@ KERNELS = (
     GEMM_SIMT,
     GEMM_MMA_SYNC,
     GEMM_SM90_PLAIN,
-)  # the first that can is taken
+    GEMM_SM90_CLUSTER2,
+)
 
 
 def named(name: str) -> Kernel:
@@ -287,7 +303,8 @@ def facts(
     need = shared_bytes(kernel, code, problem, stages)
     if most_ctas is not None:
         need = max(need, _shared_for_at_most(most_ctas, device))
-    return KernelFacts(kernel.name, kernel.file, code, code.threads + kernel.copy_threads, registers, need, stages)
+    threads = code.threads + kernel.copy_threads
+    return KernelFacts(kernel.name, kernel.file, code, threads, registers, need, stages, kernel.cluster)
 
 
 def _shared_for_at_most(count: int, device: Device) -> int:

@@ -46,6 +46,9 @@ RUNGS = (
         Tile(128, 128, 64),
         "two teams take tiles in turn: one stores while the other multiplies",
     ),
+    Rung(
+        "clusters", "gemm_sm90_cluster2", Tile(128, 256, 64), "of the specialised: pairs of CTAs copy B once for both"
+    ),
 )
 
 

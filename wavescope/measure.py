@@ -148,7 +148,7 @@ def trace_of(prepared: Prepared, found: list[tuple[Timing, Records]], verified: 
     launches, spans = [], []
     for launch_id, (timing, records) in enumerate(found):
         of_launch, t0 = spans_of_records(
-            records, launch_id, cluster=1, has_stalls=prepared.facts.kernel in STALL_KERNELS
+            records, launch_id, cluster=prepared.facts.cluster, has_stalls=prepared.facts.kernel in STALL_KERNELS
         )
         spans.append(of_launch)
         launches.append(
@@ -162,7 +162,7 @@ def trace_of(prepared: Prepared, found: list[tuple[Timing, Records]], verified: 
                 tile=schedule.tile,
                 grid=schedule.num_ctas,
                 block=prepared.facts.threads,
-                cluster=1,
+                cluster=prepared.facts.cluster,
                 registers=functions.plain.registers,
                 shared_bytes=prepared.facts.shared_bytes,
                 ctas_per_sm=resident,

@@ -176,13 +176,15 @@ def decompose(
     model: GridModel = UNCALIBRATED,
     work: Work | None = None,
     order: Order = "raster",
+    cluster: int = 1,
 ) -> Schedule:
     """Cut `problem` into units of `tile` and hand them to CTAs.
 
     `places` is the room for resident CTAs: all schedules but fixed and splitk launch at
     most that many CTAs.  `parts` is the number that SPLIT_SCHEDULES describes; without
     it `model` chooses.  `work` gives each tile its own number of k_iters, and `order` lpt
-    the longest tiles the lowest unit numbers (those of equal length in raster order).
+    the longest tiles the lowest unit numbers (those of equal length in raster order).  CTAs
+    come in clusters of `cluster`, the last of which may have some without a unit.
 
     Raises: UsageError for an unknown schedule, a number where none belongs, or as
     check_work; ShapeError for more tiles than a grid can hold or this process should list,
@@ -215,7 +217,9 @@ def decompose(
         reducers = model.tail_reducers(left, k_iters, parts, places, tiles - left) if left else 0
     else:
         sizes = np.full(tiles, k_iters) if work is None else in_raster(work.k_iters_of(problem, tile), raster)
-        num_ctas = tiles if name == "fixed" else min(places, tiles)
+        num_ctas = -(-tiles // cluster) * cluster  # whole clusters
+        if name != "fixed":
+            num_ctas = min(max(1, places // cluster) * cluster, num_ctas)
         parts, cut = 1, cuts.whole(sizes, num_ctas, name == "dynamic", order == "lpt")
     if int(cut.split_tiles) * k_iters >= 2**31:
         raise ShapeError(f"{problem} cut into {tile} has too many k_iters to share; use a larger tile")

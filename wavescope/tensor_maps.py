@@ -25,16 +25,17 @@ MAP_DTYPE = np.dtype([("words", "<u8", 16)])  # CUtensorMap; TensorMap in hopper
 TensorMap = NDArray[np.void]
 
 
-def tensor_maps(operands: OperandSet, tile: Tile) -> tuple[TensorMap, TensorMap, TensorMap]:
+def tensor_maps(operands: OperandSet, tile: Tile, cluster: int = 1) -> tuple[TensorMap, TensorMap, TensorMap]:
     """Maps of A, B and C for gemm_sm90's boxes: a stage of A and of B, and 16 x 64 of C.
 
-    Where B is stored [k, n] its boxes are 64 columns wide.
+    Where B is stored [k, n] its boxes are 64 columns wide; else each of `cluster` CTAs copies
+    a box of a stage.
 
     Raises: DeviceError where the driver cannot encode them.
     """
     problem = operands.problem
     lda, ldb, ldc = operands.pitches
-    box_b = (tile.k, tile.n) if problem.layout == "tn" else (BOX_COLUMNS, tile.k)
+    box_b = (tile.k, tile.n // cluster) if problem.layout == "tn" else (BOX_COLUMNS, tile.k)
     columns_b, rows_b = problem.b_shape[1], problem.b_shape[0]
     return (
         _encode(problem.dtype, operands.a, (problem.k, problem.m), lda, (tile.k, tile.m)),

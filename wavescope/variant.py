@@ -86,10 +86,18 @@ class Variant:
         check_work(self.schedule, work, self.order)
 
     def decompose(
-        self, problem: Problem, tile: Tile, places: int, model: GridModel = UNCALIBRATED, work: Work | None = None
+        self,
+        problem: Problem,
+        tile: Tile,
+        places: int,
+        model: GridModel = UNCALIBRATED,
+        work: Work | None = None,
+        cluster: int = 1,
     ) -> Schedule:
         """The schedule of a problem, of irregular `work` or of whole sums; raises as schedule.decompose."""
-        return decompose(self.schedule, problem, tile, places, self.raster, self.parts, model, work, self.order)
+        return decompose(
+            self.schedule, problem, tile, places, self.raster, self.parts, model, work, self.order, cluster
+        )
 
     def __str__(self) -> str:
         number = "" if self.parts is None else f":{self.parts}"

@@ -72,5 +72,7 @@ def run(
         tool_version=__version__,
         reduction=variant.reduction,
     )
-    launches = tuple(replace(launch, notes=(SIMULATED_BECAUSE + reason, *launch.notes)) for launch in trace.launches)
+    alone = (f"clusters of {need.cluster} CTAs are not simulated: each runs by itself",) if need.cluster > 1 else ()
+    notes = (SIMULATED_BECAUSE + reason, *alone)
+    launches = tuple(replace(launch, notes=(*notes, *launch.notes)) for launch in trace.launches)
     return replace(trace, launches=launches)

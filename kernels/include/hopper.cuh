@@ -38,6 +38,13 @@ __device__ __forceinline__ void arrive_at(unsigned int barrier, unsigned int cta
         : "memory");
 }
 
+// All threads of a cluster wait for one another.  Of what they did before, only barriers that were made ready are sure to
+// be seen by the others after: a release would be a fence of the whole GPU.
+__device__ __forceinline__ void meet_cluster() {
+    __syncwarp();
+    asm volatile("barrier.cluster.arrive.relaxed.aligned;\nbarrier.cluster.wait.acquire.aligned;" ::: "memory");
+}
+
 __device__ __forceinline__ void arrive_expecting(unsigned int barrier, int bytes) {
     asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" ::"r"(barrier), "r"(bytes) : "memory");
 }

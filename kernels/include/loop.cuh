@@ -110,7 +110,7 @@ __device__ __forceinline__ void end_cta(Record* records, const Stamp& now) {
 
 // What a whole tile leaves, once it is stored: before, fences of the store would wait for the records.  The epilogue's end
 // is the CTA's where it is all that the CTA does: one look at the clocks for both.
-template <int SCHEDULE_ID, bool IS_NAMED>
+template <int SCHEDULE_ID, bool IS_NAMED, bool IS_LAST>
 __device__ __forceinline__ void end_whole_unit(Record* records, const Unit& unit, const Stamp& multiplied,
                                                const Stalls& stalls) {
 #if PROBE
@@ -127,7 +127,7 @@ __device__ __forceinline__ void end_whole_unit(Record* records, const Unit& unit
             record_begin(record_of<SCHEDULE_ID>(records, unit, PART_EPILOGUE), multiplied);
             end_at<SCHEDULE_ID>(records, unit, PART_EPILOGUE, KIND_EPILOGUE, now, stalls.room);
         }
-        if (SCHEDULE_ID == FIXED) end_cta(records, now);
+        if (IS_LAST) end_cta(records, now);
     }
 #endif
 }
@@ -223,6 +223,8 @@ struct Alone {
     static constexpr bool NAME_RECORDS = false;
     // The team itself writes operands to shared memory.
     static constexpr bool TEAM_COPIES = true;
+    // A CTA ends with its last unit, if it has one: nothing that the probe would have to see comes after it.
+    static constexpr bool END_WITH_UNIT = true;
 
     // Called by a team: the next number of the shared counter,
     __device__ __forceinline__ int draw(int round, int* counter, const Plan& plan, Shared<int>* shared_word) const {
@@ -254,6 +256,7 @@ __device__ __forceinline__ void run_units(Grid grid_of, int parts, int split_til
                                           Multiply multiply, Store store, StorePiece store_piece,
                                           const TileWork* work = nullptr, Helpers helpers = Helpers{}) {
     constexpr bool SPLITS = splits_tiles(SCHEDULE_ID), KEEPS = SPLITS || TEAMS > 1;
+    constexpr bool ENDS_WITH_UNIT = SCHEDULE_ID == FIXED && Helpers::END_WITH_UNIT;
     static_assert(!WORK || !SPLITS, "only whole tiles have k_iters of their own");
     __shared__ Shared<int> shared_words[TEAMS];
     __shared__ Shared<Unit> kept_units[TEAMS];
@@ -292,7 +295,7 @@ __device__ __forceinline__ void run_units(Grid grid_of, int parts, int split_til
         if (SPLITS && mine.peers > 1)
             end_span<SCHEDULE_ID>(records, unit, PART_EPILOGUE, KIND_EPILOGUE, stalls.room);
         else
-            end_whole_unit<SCHEDULE_ID, Helpers::NAME_RECORDS && !SPLITS>(records, unit, multiplied, stalls);
+            end_whole_unit<SCHEDULE_ID, Helpers::NAME_RECORDS && !SPLITS, ENDS_WITH_UNIT>(records, unit, multiplied, stalls);
     };
     Unit unit;
     int ticket = 0;
@@ -332,7 +335,7 @@ __device__ __forceinline__ void run_units(Grid grid_of, int parts, int split_til
     helpers.wait();
     if (SPLITS && team() == 0 && (REDUCTION == ORDERED || is_cooperative(SCHEDULE_ID))) sums().end();
 #if PROBE
-    if (SCHEDULE_ID != FIXED && is_recorder(0)) end_cta(records, stamp());
+    if (!ENDS_WITH_UNIT && is_recorder(0)) end_cta(records, stamp());
 #endif
 }
 

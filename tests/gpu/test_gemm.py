@@ -75,12 +75,12 @@ def drawn(draw: random.Random, problem: Problem, device: Device, schedule: str =
 
 def trace_of(prepared: Prepared, device: Device, step_ns: int) -> Trace:
     stream = open_stream(0, "download")
-    spans, t0 = spans_of_records(download(prepared.records[0], RECORD_DTYPE, stream), 0, cluster=1)
+    spans, t0 = spans_of_records(download(prepared.records[0], RECORD_DTYPE, stream), 0, cluster=prepared.facts.cluster)
     schedule, functions = prepared.schedule, prepared.functions
     resident = functions.recorded_ctas_per_sm(schedule)
     launch_facts = Launch(
         0, "measured", prepared.facts.kernel, schedule.name, schedule.raster.name, schedule.problem, schedule.tile,
-        schedule.num_ctas, prepared.facts.threads, 1, functions.plain.registers, prepared.facts.shared_bytes,
+        schedule.num_ctas, prepared.facts.threads, prepared.facts.cluster, functions.plain.registers, prepared.facts.shared_bytes,
         resident, device.sms * resident, t0_globaltimer_ns=t0, parts=schedule.parts, reducers=schedule.reducers,
         work=None if schedule.work is None else str(schedule.work), order=schedule.order,
     )  # fmt: skip
