@@ -1,12 +1,15 @@
 // C[m, n] = A[m, k] x B in fp32 on the ordinary cores, sm_70 and later.  B is stored
-// [n, k] (layout tn) or [k, n] (nn).
+// [n, k] (layout tn) or [k, n] (nn).  Operands and C of 16 bits (sm_80 and later) become
+// fp32 on the way to shared memory, and are rounded when they are stored.
 //
 // -D: TILE_M TILE_N TILE_K  WARPS_M WARPS_N  MIN_CTAS (CTAs an SM must hold)
-//     LAYOUT (0 tn, 1 nn)  SCHEDULE (schedule.cuh)  REDUCTION (fixup.cuh)
+//     DTYPE (0 bf16, 1 fp16, 2 fp32)  LAYOUT (0 tn, 1 nn)  SCHEDULE (schedule.cuh)  REDUCTION (fixup.cuh)
 //     WORK (1: tiles of unequal k, as `work` says)  PROBE (trace.cuh)
 // Tiles lie k-major in shared memory, two of them: while one is multiplied, the next is on
 // its way through registers.
+#include "element.cuh"
 #include "loop.cuh"
+#include "mma.cuh"
 
 using namespace wavescope;
 
@@ -16,11 +19,45 @@ constexpr int THREAD_M = WARP_M / 8, THREAD_N = WARP_N / 4;  // a warp is 8 x 4 
 constexpr int FLOATS = THREAD_M * THREAD_N;                  // accumulators of a thread
 static_assert(THREAD_M % 4 == 0 && THREAD_N % 4 == 0, "shared memory is read 16 bytes at a time");
 
+// Four elements as they are in global memory.
+constexpr int ELEMENT_BYTES = DTYPE == ELEMENT_FP32 ? 4 : 2;
+template <int BYTES>
+struct FourOf {
+    using Type = float4;
+};
+template <>
+struct FourOf<2> {
+    using Type = uint2;
+};
+using Four = FourOf<ELEMENT_BYTES>::Type;
+
 // volatile: the load stays at the head of the k_iter, and has all of it to arrive.
-__device__ __forceinline__ float4 load_global(const char* from) {
+__device__ __forceinline__ float4 load_four(const char* from, float4) {
     float4 v;
     asm volatile("ld.global.nc.v4.f32 {%0, %1, %2, %3}, [%4];" : "=f"(v.x), "=f"(v.y), "=f"(v.z), "=f"(v.w) : "l"(from));
     return v;
+}
+__device__ __forceinline__ uint2 load_four(const char* from, uint2) {
+    uint2 v;
+    asm volatile("ld.global.nc.v2.u32 {%0, %1}, [%2];" : "=r"(v.x), "=r"(v.y) : "l"(from));
+    return v;
+}
+
+// 0 in place of those from `columns` on; the first is inside, and is that of `column`.
+__device__ __forceinline__ void drop_outside(float4& v, int column, int columns) {
+    if (column + 1 >= columns) v.y = 0.f;
+    if (column + 2 >= columns) v.z = 0.f;
+    if (column + 3 >= columns) v.w = 0.f;
+}
+__device__ __forceinline__ void drop_outside(uint2& v, int column, int columns) {
+    if (column + 1 >= columns) v.x &= 0xffffu;
+    if (column + 2 >= columns) v.y = 0u;
+    if (column + 3 >= columns) v.y &= 0xffffu;
+}
+
+__device__ __forceinline__ float4 as_floats(float4 v) { return v; }
+__device__ __forceinline__ float4 as_floats(uint2 v) {
+    return make_float4(to_float(&v, 0, DTYPE), to_float(&v, 1, DTYPE), to_float(&v, 2, DTYPE), to_float(&v, 3, DTYPE));
 }
 
 // One operand's tile in shared memory, [k][SIZE].  K_MAJOR: it is stored so in global
@@ -35,46 +72,45 @@ struct Panel {
     float at[TILE_K][PITCH];
 
     // One thread's share of a k_iter that lies inside the matrix; `from` is its first chunk.
-    static __device__ __forceinline__ void fetch_whole(float4 (&next)[PASSES], const char* from, int pitch) {
+    static __device__ __forceinline__ void fetch_whole(Four (&next)[PASSES], const char* from, int pitch) {
 #pragma unroll
         for (int p = 0; p < PASSES; ++p)
-            next[p] = load_global(from + static_cast<unsigned long long>(4u * pitch) *
-                                             static_cast<unsigned int>(p * ROWS_PER_PASS));
+            next[p] = load_four(from + static_cast<unsigned long long>(1u * ELEMENT_BYTES * pitch) *
+                                           static_cast<unsigned int>(p * ROWS_PER_PASS),
+                                Four{});
     }
 
-    static __device__ __forceinline__ const char* first_chunk(const float* matrix, long long row, long long column,
+    static __device__ __forceinline__ const char* first_chunk(const char* matrix, long long row, long long column,
                                                               int pitch) {
-        return opaque(reinterpret_cast<const char*>(matrix + (row + threadIdx.x / CHUNKS) * pitch + column +
-                                                    threadIdx.x % CHUNKS * 4));
+        return opaque(matrix + ((row + threadIdx.x / CHUNKS) * pitch + column + threadIdx.x % CHUNKS * 4) * ELEMENT_BYTES);
     }
 
     // The same at an edge: 0 outside the matrix of rows x columns.
-    static __device__ __forceinline__ void fetch(float4 (&next)[PASSES], const float* matrix, long long first_row,
+    static __device__ __forceinline__ void fetch(Four (&next)[PASSES], const char* matrix, long long first_row,
                                                  int first_column, int rows, int columns, int pitch) {
         const int column = first_column + threadIdx.x % CHUNKS * 4;
 #pragma unroll
         for (int p = 0; p < PASSES; ++p) {
             const long long row = first_row + threadIdx.x / CHUNKS + p * ROWS_PER_PASS;
-            next[p] = make_float4(0.f, 0.f, 0.f, 0.f);
+            next[p] = Four{};
             if (row >= rows || column >= columns) continue;
-            next[p] = *reinterpret_cast<const float4*>(matrix + row * pitch + column);
-            if (column + 1 >= columns) next[p].y = 0.f;
-            if (column + 2 >= columns) next[p].z = 0.f;
-            if (column + 3 >= columns) next[p].w = 0.f;
+            next[p] = *reinterpret_cast<const Four*>(matrix + (row * pitch + column) * ELEMENT_BYTES);
+            drop_outside(next[p], column, columns);
         }
     }
 
-    __device__ __forceinline__ void put(const float4 (&next)[PASSES]) {
+    __device__ __forceinline__ void put(const Four (&next)[PASSES]) {
         const int row = threadIdx.x / CHUNKS, column = threadIdx.x % CHUNKS * 4;
 #pragma unroll
         for (int p = 0; p < PASSES; ++p) {
+            const float4 four = as_floats(next[p]);
             if constexpr (K_MAJOR) {
-                *reinterpret_cast<float4*>(&at[row + p * ROWS_PER_PASS][column]) = next[p];
+                *reinterpret_cast<float4*>(&at[row + p * ROWS_PER_PASS][column]) = four;
             } else {
-                at[column][row + p * ROWS_PER_PASS] = next[p].x;
-                at[column + 1][row + p * ROWS_PER_PASS] = next[p].y;
-                at[column + 2][row + p * ROWS_PER_PASS] = next[p].z;
-                at[column + 3][row + p * ROWS_PER_PASS] = next[p].w;
+                at[column][row + p * ROWS_PER_PASS] = four.x;
+                at[column + 1][row + p * ROWS_PER_PASS] = four.y;
+                at[column + 2][row + p * ROWS_PER_PASS] = four.z;
+                at[column + 3][row + p * ROWS_PER_PASS] = four.w;
             }
         }
     }
@@ -88,12 +124,12 @@ struct Stage {
 };
 
 struct Operands {
-    const float *a, *b;
+    const char *a, *b;
     int m, n, k, lda, ldb;
 };
 
 struct InFlight {
-    float4 a[PanelA::PASSES], b[PanelB::PASSES];
+    Four a[PanelA::PASSES], b[PanelB::PASSES];
 };
 
 // Where a thread's first chunks lie at the k_iter to fetch next; those before whole_end lie
@@ -113,8 +149,8 @@ __device__ __forceinline__ Cursor cursor(const Operands& o, const Unit& unit) {
 }
 
 __device__ __forceinline__ void advance(Cursor& c, const Operands& o) {
-    c.a += 4 * TILE_K;
-    c.b += LAYOUT == 1 ? 4ll * TILE_K * o.ldb : 4 * TILE_K;
+    c.a += ELEMENT_BYTES * TILE_K;
+    c.b += LAYOUT == 1 ? 1ll * ELEMENT_BYTES * TILE_K * o.ldb : ELEMENT_BYTES * TILE_K;
 }
 
 template <bool WHOLE>
@@ -179,9 +215,24 @@ __device__ __forceinline__ void turn(float (&acc)[THREAD_M][THREAD_N], Stage* st
 }
 
 struct Output {
-    float* c;
+    char* c;
     int m, n, ldc;
 };
+
+__device__ __forceinline__ void store_one(char* to, float v) {
+    if constexpr (DTYPE == ELEMENT_FP32)
+        *reinterpret_cast<float*>(to) = v;
+    else
+        *reinterpret_cast<unsigned short*>(to) = static_cast<unsigned short>(pack_pair<DTYPE>(v, 0.f));
+}
+
+// Four floats as four neighbouring elements.
+__device__ __forceinline__ void store_four(char* to, const float* v) {
+    if constexpr (DTYPE == ELEMENT_FP32)
+        *reinterpret_cast<float4*>(to) = make_float4(v[0], v[1], v[2], v[3]);
+    else
+        *reinterpret_cast<uint2*>(to) = make_uint2(pack_pair<DTYPE>(v[0], v[1]), pack_pair<DTYPE>(v[2], v[3]));
+}
 
 constexpr int PIECE_ROWS = PIECE / THREAD_N;
 static_assert(PIECE_ROWS * THREAD_N == PIECE, "a piece is whole rows of a thread's accumulators");
@@ -198,13 +249,13 @@ __device__ __forceinline__ void store_part(const Output& o, const Unit& unit, in
         for (int j = 0; j < THREAD_N; j += 4) {
             const float* const v = &acc[within * THREAD_N + j];
             const int column = first_n + j * 4;
-            float* to = o.c + static_cast<long long>(row) * o.ldc + column;
+            char* to = o.c + (static_cast<long long>(row) * o.ldc + column) * ELEMENT_BYTES;
             if (column + 4 <= o.n) {
-                *reinterpret_cast<float4*>(to) = make_float4(v[0], v[1], v[2], v[3]);
+                store_four(to, v);
             } else {
 #pragma unroll
                 for (int e = 0; e < 4; ++e)
-                    if (column + e < o.n) to[e] = v[e];
+                    if (column + e < o.n) store_one(to + e * ELEMENT_BYTES, v[e]);
             }
         }
     }
@@ -217,7 +268,7 @@ __device__ __forceinline__ void store_tile(const Output& o, const Unit& unit, co
 }
 
 extern "C" __global__ void __launch_bounds__(THREADS, MIN_CTAS)
-gemm_simt(const float* __restrict__ a, const float* __restrict__ b, float* __restrict__ c, int m, int n, int k, int lda,
+gemm_simt(const char* __restrict__ a, const char* __restrict__ b, char* __restrict__ c, int m, int n, int k, int lda,
           int ldb, int ldc, int raster_group, int parts, int split_tiles, int reducers, int* counter, float4* partials,
           unsigned int* sync, int num_slots, Record* records, const TileWork* __restrict__ work) {
     extern __shared__ __align__(16) unsigned char memory[];

@@ -14,6 +14,7 @@ from wavescope.errors import CompileError, DeviceError, UsageError
 from wavescope.kernels import (
     GEMM_MMA,
     GEMM_MMA_SYNC,
+    GEMM_SIMT_16,
     GEMM_SM90,
     GEMM_SM90_CLUSTER2,
     GEMM_SM90_PLAIN,
@@ -22,7 +23,7 @@ from wavescope.kernels import (
 )
 from wavescope.nvrtc import Cubin, architecture, compile_kernel, kernel_directory
 from wavescope.occupancy import Resources, ctas_per_sm
-from wavescope.problem import LAYOUTS, Layout, Problem, Tile
+from wavescope.problem import LAYOUTS, Dtype, Layout, Problem, Tile
 from wavescope.schedule import SCHEDULES, SPLIT_SCHEDULES
 
 pytest.importorskip("cuda.bindings.nvrtc")
@@ -93,6 +94,25 @@ def test_without_asynchronous_copies_there_are_none(code: TileCode, layout: Layo
     assert "STS.128" in text
 
 
+@pytest.mark.parametrize("layout", LAYOUTS)
+@pytest.mark.parametrize(("dtype", "rounds"), [("bf16", "F2FP.BF16"), ("fp16", "F2FP.F16")])
+def test_ordinary_cores_take_16_bit_operands_whole(dtype: Dtype, rounds: str, layout: Layout) -> None:
+    (code,) = GEMM_SIMT_16.codes
+    problem, device = Problem(128, 128, 8, dtype, layout), virtual_device("h200")
+    facts = kernels.facts(problem, code.tile, device, kernel_name=GEMM_SIMT_16.name)
+    assert facts.shared_bytes == 2 * 8 * (2 * 128 * 4 + 2 * 16)  # two stages of fp32 rows, each padded
+    cubin = compile_kernel(
+        kernel_directory() / f"{facts.source}.cu", kernels.defines(problem, facts, "persistent", False), "sm_90a"
+    )
+    text = sass(cubin)
+    assert cubin.spill_bytes == 0
+    assert "FFMA" in text
+    assert "MMA" not in text.replace("HFMA2.MMA", "")
+    assert rounds in text
+    assert "LDG.E.64.CONSTANT" in text  # four elements at a time
+    assert "STG.E.64" in text
+
+
 def test_a_kernel_that_is_only_named_is_never_chosen() -> None:
     h200 = virtual_device("h200")
     named = [kernel for kernel in kernels.KERNELS if kernel.named_only]
@@ -101,9 +121,12 @@ def test_a_kernel_that_is_only_named_is_never_chosen() -> None:
         problem = Problem(4096, 4096, 4096, kernel.dtypes[0])
         assert kernels.kernel_for(problem, h200, kernel.name) is kernel
         for code in kernel.codes:
-            if any(code.tile == other.tile for one in kernels.KERNELS if not one.named_only for other in one.codes):
-                chosen = kernels.kernel_for(Problem(4096, 4096, 4096, "bf16"), h200, tile=code.tile)
-                assert not chosen.named_only
+            others = [one for one in kernels.KERNELS if kernel.dtypes[0] in one.dtypes and not one.named_only]
+            if any(code.tile == other.tile for one in others for other in one.codes):
+                assert kernels.kernel_for(problem, h200, tile=code.tile) in others
+            else:
+                with pytest.raises(UsageError, match=f"tile {code.tile} is not one of"):
+                    kernels.kernel_for(problem, h200, tile=code.tile)
 
 
 def test_a_schedule_that_a_kernel_lacks_is_refused() -> None:

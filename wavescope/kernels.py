@@ -71,7 +71,8 @@ class Kernel:
     the stages may take; `copy_threads` of a CTA only copy.  `schedules`: those it can run.
     `flags`: further -D constants of its source file.  `named_only`: it shows what one
     technique is worth (ladder), and runs only where it is named.  `cluster` CTAs form a
-    cluster: grids are multiples of it.
+    cluster: grids are multiples of it.  `stage_element_bytes` of an element in shared
+    memory, where it is not the operands' size (0: it is).
     """
 
     name: str
@@ -87,6 +88,7 @@ class Kernel:
     flags: tuple[tuple[str, int], ...] = ()
     named_only: bool = False
     cluster: int = 1
+    stage_element_bytes: int = 0
 
     @property
     def file(self) -> str:
@@ -153,6 +155,17 @@ GEMM_SIMT = Kernel(
     (TileCode(Tile(128, 128, 8), 2, 4, stages=2, least_stages=2, min_ctas=2),),
     pad_bytes=16,
 )
+# What tensor cores are worth: the ordinary ones on the same 16-bit operands.
+GEMM_SIMT_16 = replace(
+    GEMM_SIMT,
+    name="gemm_simt_16",
+    source="gemm_simt",
+    dtypes=("bf16", "fp16"),
+    least_compute_capability=(8, 0),
+    schedules=WHOLE_AND_STATIC,
+    named_only=True,
+    stage_element_bytes=4,
+)
 # As many stages as leave room for what is stored; H200, 2026-11: less than 144 KB of them under way is slower.
 GEMM_SM90 = Kernel(
     "gemm_sm90",
@@ -206,6 +219,7 @@ KERNELS = (
     GEMM_SM90_PINGPONG,
     GEMM_MMA,
     GEMM_SIMT,
+    GEMM_SIMT_16,
     GEMM_MMA_SYNC,
     GEMM_SM90_PLAIN,
     GEMM_SM90_CLUSTER2,
@@ -316,7 +330,8 @@ def _shared_for_at_most(count: int, device: Device) -> int:
 
 def shared_bytes(kernel: Kernel, code: TileCode, problem: Problem, stages: int) -> int:
     """Dynamic shared memory of a CTA with that many stages."""
-    row = (code.tile.m + code.tile.n) * problem.element_bytes + 2 * kernel.pad_bytes
+    element_bytes = kernel.stage_element_bytes or problem.element_bytes
+    row = (code.tile.m + code.tile.n) * element_bytes + 2 * kernel.pad_bytes
     stored = code.store_buffers * code.teams * code.warps_m * STORE_BUFFER_BYTES
     return stages * code.tile.k * row + stored + kernel.align_bytes
 
@@ -335,6 +350,7 @@ def defines(
         "TILE_M": code.tile.m,
         "TILE_N": code.tile.n,
         "TILE_K": code.tile.k,
+        "DTYPE": DTYPE_IDS[problem.dtype],
         "LAYOUT": LAYOUT_IDS[problem.layout],
         "SCHEDULE": SCHEDULE_IDS[schedule],
         "PROBE": int(probe),
@@ -345,8 +361,8 @@ def defines(
         of_kernel = {"TEAMS": code.teams, "GROUPS": code.groups, "STORE_BUFFERS": code.store_buffers}
     else:
         of_kernel = {"WARPS_M": code.warps_m, "WARPS_N": code.warps_n, "MIN_CTAS": code.min_ctas}
-    if facts.kernel != GEMM_SIMT.name:
-        of_kernel |= {"STAGES": facts.stages, "DTYPE": DTYPE_IDS[problem.dtype]}
+    if facts.source != GEMM_SIMT.name:
+        of_kernel |= {"STAGES": facts.stages}
     return common | of_kernel | dict(named(facts.kernel).flags)
 
 

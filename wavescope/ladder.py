@@ -31,6 +31,7 @@ class Rung:
 
 
 RUNGS = (
+    Rung("simt", "gemm_simt_16", Tile(128, 128, 8), "multiply-adds of the ordinary cores in fp32, one at a time"),
     Rung("mma", "gemm_mma_sync", Tile(128, 256, 64), "tensor cores (mma.sync), operands copied through registers"),
     Rung("cp.async", "gemm_mma", Tile(128, 256, 64), "copies to shared memory while the tensor cores work"),
     Rung("wgmma+TMA", "gemm_sm90_plain", Tile(128, 256, 64), "wgmma reads shared memory, one thread copies boxes"),

@@ -9,7 +9,7 @@ from rich.text import Text
 from wavescope.comparison import LIBRARY, SIMULATED, Comparison, Contender
 from wavescope.ladder import INSIDE, INSIDE_FACTORS, RUNGS, Step, factors_of, library_of
 from wavescope.report import figures
-from wavescope.report.layout import Column, Page, fitting, heading, labelled, paragraph, table
+from wavescope.report.layout import Column, Page, fitting, heading, labelled, paragraph, table, width_of
 from wavescope.standings import Standing
 from wavescope.stats import Estimate
 from wavescope.trace import SIMULATED_BECAUSE
@@ -122,13 +122,21 @@ def _half(page: Page, value: Estimate, scale: float, decimals: int, gap: str = "
 
 
 def _side_by_side(page: Page, here: Sequence[Step], rows: Sequence[tuple[str, Sequence[str]]]) -> list[Text]:
-    """Rows with a cell a step, under the steps' numbers, or names where they have room."""
+    """Rows with a cell a step, under the steps' names where they have room, else numbers; what does not fit goes below."""
     shown = [(name, cells) for name, cells in rows if any(cells)]
     named = _columns(here, shown, [f"{step.number} {step.rung.name}" for step in here])
-    fits = fitting(page, [*named[:-1], Column(named[-1].title, named[-1].cells, drop=1)])
-    if len(fits) < len(named):
-        named = _columns(here, shown, [str(step.number) for step in here])
-    return table(page, named)
+    if width_of(named) <= page.room:
+        return table(page, named)
+    numbered = _columns(here, shown, [str(step.number) for step in here])
+    lines: list[Text] = []
+    first, rest = numbered[0], numbered[1:]
+    while rest:
+        count = len(rest)
+        while count > 1 and width_of([first, *rest[:count]]) > page.room:
+            count -= 1
+        lines += [*([Text()] if lines else []), *table(page, [first, *rest[:count]])]
+        rest = rest[count:]
+    return lines
 
 
 def _columns(here: Sequence[Step], rows: Sequence[tuple[str, Sequence[str]]], titles: Sequence[str]) -> list[Column]:

@@ -86,7 +86,7 @@ class Column:
 def fitting(page: Page, columns: Sequence[Column]) -> list[Column]:
     """The columns that fit the page side by side."""
     kept = list(columns)
-    while _table_width(kept) > page.room and any(column.drop for column in kept):
+    while width_of(kept) > page.room and any(column.drop for column in kept):
         kept.remove(max(kept, key=lambda column: column.drop))
     return kept
 
@@ -104,5 +104,6 @@ def table(page: Page, columns: Sequence[Column]) -> list[Text]:
     return lines
 
 
-def _table_width(columns: Sequence[Column]) -> int:
+def width_of(columns: Sequence[Column]) -> int:
+    """Cells of the columns side by side."""
     return sum(column.width for column in columns) + GAP * (len(columns) - 1)
