@@ -241,6 +241,8 @@ __device__ __forceinline__ void run_units(Grid grid_of, int parts, int split_til
     }
     if (SPLITS && (REDUCTION == ORDERED || is_cooperative(SCHEDULE_ID))) sums().end();
 #if PROBE
+    // An SM frees registers warp by warp: the next CTA could begin while one warp of this one is still to end.
+    if (SPLITS) cta_barrier();
     if (SCHEDULE_ID != FIXED && is_recorder()) end_cta(records, stamp());
 #endif
 }
