@@ -192,7 +192,7 @@ def test_notes_say_what_the_costs_rest_on() -> None:
     notes = " ".join(what_if(run("fixed"), None, [Change.parse("schedule=hybrid")]).notes)
     assert (
         "so from the calibration of gemm_mma 128x256x64 bf16 on NVIDIA H200: add_cycles, fixed_cycles, gap_cycles, "
-        "partial_cycles, stream_slowdown." in notes
+        "idle_gain, partial_cycles, stream_slowdown." in notes
     )
     assert "memory bandwidth and L2, which stay as they are" in notes
     whole = " ".join(what_if(run("fixed"), None, [Change.parse("sms=108")]).notes)
