@@ -7,7 +7,7 @@
 // Rows of A, B and C start at multiples of 16 bytes; elements beyond m, n, k are neither
 // read nor written.
 #include "loop.cuh"
-#include "mma.cuh"
+#include "output.cuh"
 
 using namespace wavescope;
 
@@ -233,34 +233,11 @@ __device__ __forceinline__ void main_loop(float (&acc)[FRAGMENTS_M][FRAGMENTS_N]
 // Sixteen neighbouring accumulators of each thread of a warp: four mma columns of 16 rows.
 constexpr int PIECES_N = FRAGMENTS_N / 4;
 
-struct Output {
-    unsigned short* c;
-    int m, n, ldc;
-};
-
 // The warp's part i, j of the tile, from the accumulators acc[i][4 j] to acc[i][4 j + 3].
 __device__ __forceinline__ void store_part(const Output& o, const Unit& unit, int warp, int i, int j,
                                            const float (&acc)[PIECE]) {
-    const int lane = threadIdx.x % 32, quad_lane = lane % 4;
-    const int first_m = unit.tile_m * TILE_M + warp / WARPS_N * WARP_M + lane / 4 + i * 16;
-    const int column = unit.tile_n * TILE_N + warp % WARPS_N * WARP_N + quad_lane * 8 + j * 32;
-#pragma unroll
-    for (int half = 0; half < 2; ++half) {  // an accumulator holds rows r and r + 8
-        const int row = first_m + half * 8;
-        unsigned int v[4];
-#pragma unroll
-        for (int t = 0; t < 4; ++t) v[t] = pack_pair<DTYPE>(acc[t * 4 + half * 2], acc[t * 4 + half * 2 + 1]);
-        transpose_quad(v, quad_lane);  // now eight neighbouring columns of one row
-        if (row >= o.m || column >= o.n) continue;
-        unsigned short* to = o.c + static_cast<long long>(row) * o.ldc + column;
-        if (column + 8 <= o.n) {
-            *reinterpret_cast<uint4*>(to) = make_uint4(v[0], v[1], v[2], v[3]);
-        } else {
-#pragma unroll
-            for (int e = 0; e < 8; ++e)
-                if (column + e < o.n) to[e] = static_cast<unsigned short>(v[e / 2] >> e % 2 * 16);
-        }
-    }
+    store_piece<DTYPE>(o, unit.tile_m * TILE_M + warp / WARPS_N * WARP_M + i * 16,
+                       unit.tile_n * TILE_N + warp % WARPS_N * WARP_N + j * 32, acc);
 }
 
 __device__ __forceinline__ void store_tile(const Output& o, const Unit& unit, const float (&acc)[FLOATS]) {
@@ -285,6 +262,7 @@ gemm_mma(const char* __restrict__ a, const char* __restrict__ b, unsigned short*
         parts, split_tiles, reducers, counter, Workspace{partials, sync, num_slots}, records, flat,
         [&](const Unit& unit) {
             main_loop(acc, Operands{a, b, m, n, k, lda, ldb}, unit, shared_address(memory));
+            return Stalls{};
         },
         [&](const Unit& unit) { store_tile(Output{c, m, n, ldc}, unit, flat); },
         [&](const Unit& unit, int part, int warp, const float(&sums)[PIECE]) {

@@ -246,6 +246,7 @@ gemm_simt(const float* __restrict__ a, const float* __restrict__ b, float* __res
             int k_iter = unit.k_begin;
             for (; k_iter + 1 < c.whole_end; ++k_iter) turn<true>(acc, stages, c, o, unit, k_iter);
             for (; k_iter < unit.k_end; ++k_iter) turn<false>(acc, stages, c, o, unit, k_iter);
+            return Stalls{};
         },
         [&](const Unit& unit) { store_tile(Output{c, m, n, ldc}, unit, flat); },
         [&](const Unit& unit, int part, int warp, const float(&sums)[PIECE]) {

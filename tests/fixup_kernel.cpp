@@ -17,7 +17,7 @@ void kernel(void* at) {
     run_units<SCHEDULE_ID, THREADS>(
         [&] { return given.grid; }, given.parts, given.split_tiles, given.reducers, given.counter, given.space, nullptr,
         acc,
-        [&](const Unit& unit) { multiply(acc, unit); },
+        [&](const Unit& unit) { return multiply(acc, unit), Stalls{}; },
         [&](const Unit& unit) {
             for (int part = 0; part < FLOATS / PIECE; ++part)
                 store_part(unit, part, threadIdx.x / 32, &acc[part * PIECE]);

@@ -11,7 +11,7 @@ import pytest
 from wavescope import kernels, nvrtc
 from wavescope.device import list_devices, virtual_device
 from wavescope.errors import CompileError, DeviceError, UsageError
-from wavescope.kernels import GEMM_MMA, GEMM_SIMT, Kernel, TileCode
+from wavescope.kernels import GEMM_MMA, GEMM_SM90, Kernel, TileCode
 from wavescope.nvrtc import Cubin, architecture, compile_kernel, kernel_directory
 from wavescope.occupancy import Resources, ctas_per_sm
 from wavescope.problem import Problem, Tile
@@ -37,7 +37,8 @@ def sass(cubin: Cubin) -> str:
 def compile_code(kernel: Kernel, code: TileCode, schedule: str, probe: bool, device_key: str) -> Cubin:
     device = virtual_device(device_key)
     problem = Problem(code.tile.m, code.tile.n, code.tile.k, kernel.dtypes[0])
-    defines = kernels.defines(problem, kernels.facts(problem, code.tile, device), schedule, probe)
+    facts = kernels.facts(problem, code.tile, device, kernel_name=kernel.name)
+    defines = kernels.defines(problem, facts, schedule, probe)
     return compile_kernel(kernel_directory() / f"{kernel.name}.cu", defines, architecture(device.compute_capability))
 
 
@@ -70,6 +71,40 @@ def test_no_default_tile_spills_and_tensor_cores_are_used() -> None:
         assert "STG.E.128" in text
 
 
+HOPPER_INSTRUCTIONS = ("HGMMA.64x", "UTMALDG.2D", "UTMASTG.2D", "USETMAXREG.TRY_ALLOC", "SYNCS.")
+
+
+def main_loop(text: str) -> str:
+    """The innermost loop around the first tensor-core instructions: up to the first branch back to before them."""
+    lines = text.splitlines()
+    labels = {line.rstrip(":"): index for index, line in enumerate(lines) if line.startswith(".L")}
+    first = next(index for index, line in enumerate(lines) if "HGMMA" in line)
+    for end, line in enumerate(lines[first:], first):
+        target = re.search(r"BRA.*`\((\.L\w+)\)", line)
+        if target and labels[target[1]] < first:
+            return "\n".join(lines[labels[target[1]] : end + 1])
+    raise AssertionError("no loop around the tensor-core instructions")
+
+
+@pytest.mark.parametrize("schedule", SCHEDULES)
+@pytest.mark.parametrize("code", GEMM_SM90.codes, ids=lambda code: str(code.tile))
+def test_hopper_kernel_is_what_it_says(code: TileCode, schedule: str) -> None:
+    cubin = compile_code(GEMM_SM90, code, schedule, False, "h200")
+    text = sass(cubin)
+    for instruction in HOPPER_INSTRUCTIONS:
+        if instruction.startswith("USETMAXREG") and code.groups == 1:
+            continue  # two warpgroups find registers enough
+        assert instruction in text, instruction
+    assert "HMMA" not in text.replace("HGMMA", "")
+    if schedule not in SPLIT_SCHEDULES:
+        assert cubin.spill_bytes == 0
+    loop = main_loop(text)
+    assert loop.count("HGMMA") == 4 * code.tile.m // (64 * code.groups)
+    for slow in ("MEMBAR", "ERRBAR", "LDL", "STL", "WARPGROUP.DEPBAR.LE gsb0, 0x0", "SR_CgaCtaId"):
+        assert slow not in loop, slow
+    assert "C75" not in cubin.log  # the assembler's notes on wgmma in series, or setmaxnreg ignored
+
+
 @pytest.mark.parametrize("device_key", ["t4", "a100-80gb", "rtx3090", "l40s", "h200", "b200", "rtx5090"])
 def test_compiles_for_every_architecture(device_key: str) -> None:
     device = virtual_device(device_key)
@@ -77,9 +112,9 @@ def test_compiles_for_every_architecture(device_key: str) -> None:
     for name in ("operands", "check", "timer", "spin"):
         assert compile_kernel(kernel_directory() / f"{name}.cu", {}, arch).path.stat().st_size > 0
     for kernel in kernels.KERNELS:
-        if device.compute_capability < kernel.least_compute_capability:
+        if not kernel.runs_on(device):
             with pytest.raises(DeviceError, match="needs compute capability"):
-                kernels.kernel_for(Problem(1, 1, 1, kernel.dtypes[0]), device)
+                kernels.kernel_for(Problem(1, 1, 1, kernel.dtypes[0]), device, kernel.name)
             continue
         for code in kernel.codes:
             problem = Problem(code.tile.m, code.tile.n, code.tile.k, kernel.dtypes[0])
@@ -118,34 +153,40 @@ def test_stages_shrink_where_shared_memory_is_short() -> None:
     # a stage is (128 + 256) x 64 x 2 bytes = 48 KiB: 4 fit 227 KiB, 3 fit 163 KiB, 2 fit 99 KiB
     stages = [kernels.facts(problem, tile, virtual_device(key)).stages for key in ("h200", "a100-80gb", "l40s")]
     assert stages == [4, 3, 2]
-    assert kernels.facts(problem, tile, virtual_device("h200")).shared_bytes == 4 * 49152
+    assert kernels.facts(problem, tile, virtual_device("h200"), kernel_name="gemm_mma").shared_bytes == 4 * 49152
 
 
 def test_default_tile() -> None:
     h200 = virtual_device("h200")
     assert kernels.default_tile(Problem(2304, 2304, 4096), h200) == Tile(128, 256, 64)
-    assert kernels.default_tile(Problem(1, 1, 1), h200) == Tile(64, 64, 64)
+    assert kernels.default_tile(Problem(1, 1, 1), h200, "gemm_mma") == Tile(64, 64, 64)
     for device in list_devices().values():
         for kernel in kernels.KERNELS:
-            if device.compute_capability >= kernel.least_compute_capability:
+            if kernel.runs_on(device):
                 problem = Problem(300, 300, 300, kernel.dtypes[0])
-                tile = kernels.default_tile(problem, device)
-                assert kernels.facts(problem, tile, device).shared_bytes <= device.shared_per_block
+                tile = kernels.default_tile(problem, device, kernel.name)
+                needs = kernels.facts(problem, tile, device, kernel_name=kernel.name)
+                assert needs.shared_bytes <= device.shared_per_block
 
 
 def test_unknown_tile_names_the_known_ones() -> None:
-    with pytest.raises(UsageError, match=r"tile 1x2x3 is not one of gemm_simt's; use one of 128x128x8"):
-        kernels.tile_code(GEMM_SIMT, Tile(1, 2, 3))
+    with pytest.raises(UsageError, match=r"tile 1x2x3 is not one of gemm_simt's; use gemm_simt's 128x128x8"):
+        kernels.facts(Problem(1, 1, 1, "fp32"), Tile(1, 2, 3), virtual_device("h200"))
 
 
 @pytest.mark.parametrize(
-    "code", [code for kernel in kernels.KERNELS for code in kernel.codes], ids=lambda c: str(c.tile)
+    ("kernel", "code"),
+    [
+        pytest.param(kernel, code, id=f"{kernel.name}-{code.tile}")
+        for kernel in kernels.KERNELS
+        for code in kernel.codes
+    ],
 )
-def test_recorded_registers_give_the_compilers_occupancy(code: TileCode) -> None:
+def test_recorded_registers_give_the_compilers_occupancy(kernel: Kernel, code: TileCode) -> None:
     # a newer compiler may take a register more or less; what the virtual device uses of it must stay
-    kernel = next(kernel for kernel in kernels.KERNELS if code in kernel.codes)
     device = virtual_device("h200")
-    need = kernels.facts(Problem(code.tile.m, code.tile.n, code.tile.k, kernel.dtypes[0]), code.tile, device)
+    problem = Problem(code.tile.m, code.tile.n, code.tile.k, kernel.dtypes[0])
+    need = kernels.facts(problem, code.tile, device, kernel_name=kernel.name)
     compiled = compile_code(kernel, code, "fixed", False, "h200").registers
     recorded, found = (
         ctas_per_sm(Resources(need.threads, registers, need.shared_bytes), device).count

@@ -13,7 +13,7 @@ from wavescope.cuda_device import kernel_timeout
 from wavescope.device import Device, sm_count_note
 from wavescope.errors import DeviceError, LaunchError
 from wavescope.grid_model import UNCALIBRATED, GridModel
-from wavescope.kernels import KernelFacts, defines
+from wavescope.kernels import GEMM_SM90, KernelFacts, defines
 from wavescope.launch import (
     Function,
     Stream,
@@ -32,6 +32,7 @@ from wavescope.nvrtc import architecture, cache_directory, compile_kernel, kerne
 from wavescope.operands import OperandKernels, OperandSet, allocate_set, k_ends_of_checks
 from wavescope.problem import Problem, Tile
 from wavescope.schedule import SPLIT_SCHEDULES, Schedule
+from wavescope.tensor_maps import TensorMap, tensor_maps
 from wavescope.trace import RECORD_DTYPE, Reduction
 from wavescope.variant import Variant
 from wavescope.work import Work
@@ -72,7 +73,7 @@ class Prepared:
 
     `deadline_s`: how long a graph of launches may take before it counts as hung.  `table` and
     `k_ends` are schedule.table and operands.k_ends_of_checks in device memory, None where
-    all tiles sum over all of k.
+    all tiles sum over all of k.  `maps`: of each operand set, where the kernel takes them.
     """
 
     device: Device
@@ -90,6 +91,7 @@ class Prepared:
     notes: tuple[str, ...]
     table: Any = None
     k_ends: Any = None
+    maps: tuple[tuple[TensorMap, ...], ...] = ()
 
     @property
     def record_bytes(self) -> int:
@@ -167,22 +169,24 @@ def prepare(
     # four fifths of what is free: the rest is for records and whoever else uses the device
     num_sets = max(1, min(wanted, (4 * free // 5 - record_bytes - partial_bytes) // problem.operand_bytes))
     stream = open_stream(device_index, "clearing the workspace")
+    sets = sets or tuple(allocate_set(problem) for _ in range(num_sets))
     prepared = Prepared(
         device=device,
         device_index=device_index,
         schedule=schedule,
         facts=facts,
         functions=functions,
-        sets=sets or tuple(allocate_set(problem) for _ in range(num_sets)),
+        sets=sets,
         records=(allocate(record_bytes),),
         counter=allocate(4),
         partials=allocate(max(partial_bytes, PARTIAL_BYTES)),
         sync=allocate(4 * (SYNC_WORDS + 2 * schedule.num_slots)),
         reduction=variant.reduction,
         deadline_s=DEADLINE_S + MAX_GRAPH_LAUNCHES * _slowest_s(schedule, device),
-        notes=tuple(_notes(functions, problem, len(sets) or num_sets, device, device_index)),
+        notes=tuple(_notes(functions, problem, len(sets), device, device_index)),
         table=None if schedule.table is None else upload(schedule.table, stream),
         k_ends=None if work is None else upload(k_ends_of_checks(problem, tile, work), stream),
+        maps=tuple(tensor_maps(one, tile) for one in sets) if facts.kernel == GEMM_SM90.name else (),
     )
     for buffer in (prepared.partials, prepared.sync):  # once: launches leave it as they want to find it
         fill_bytes(buffer, 0, stream)
@@ -229,6 +233,7 @@ def run(prepared: Prepared, function: Function, index: int, stream: Stream) -> N
         np.int32(schedule.num_slots),
         prepared.records[index % len(prepared.records)],
         np.uint64(0) if prepared.table is None else prepared.table,
+        *(prepared.maps[index % len(prepared.maps)] if prepared.maps else ()),
     )
     launch(function, (schedule.num_ctas,), arguments, stream)
 

@@ -68,7 +68,7 @@ struct Fixup {
             else
                 store_l2(to + f * THREADS, v);
         }
-        cta_barrier();
+        team_barrier();
     }
 
     // After leave(): what was left in the slot, or for it, may be read.
@@ -80,7 +80,14 @@ struct Fixup {
     WS_DEVICE void wait(int first, int count) const {
         for (int index = thread; index < count; index += THREADS)
             spin(space.sync + SYNC_FLAGS + first + index, launch_number());
-        cta_barrier();
+        team_barrier();
+    }
+
+    // The same for each warp by itself.
+    WS_DEVICE void wait_as_warp(int first, int count) const {
+        for (int index = thread % 32; index < count; index += 32)
+            spin(space.sync + SYNC_FLAGS + first + index, launch_number());
+        warp_barrier();
     }
 
     WS_DEVICE void spin(const unsigned int* flag, unsigned int number) const {
@@ -106,14 +113,18 @@ struct Fixup {
         }
     }
 
-    // A unit's share of the tile: every peers-th piece, summed over `slots` slots and stored;
-    // CLEAR: zeros remain.  store(piece of the accumulators, warp whose piece it is, the sums)
-    template <bool CLEAR, typename Store>
-    WS_DEVICE void add_share(const Sharing& mine, int slots, Store store) const {
-        const int apart = mine.peers * WARPS;
-        int piece = mine.rank * WARPS + thread / 32;
-        for (; piece + apart < PIECES; piece += 2 * apart) add_pieces<2, CLEAR>(mine.first_slot, slots, piece, apart, store);
-        if (piece < PIECES) add_pieces<1, CLEAR>(mine.first_slot, slots, piece, apart, store);
+    // A unit's share of the tile: every peers-th piece, summed over `slots` slots and stored, by
+    // `workers` warps of which this is number `worker`, each AT_ONCE pieces at a time; CLEAR: zeros remain.
+    // store(piece of the accumulators, warp whose piece it is, the sums)
+    template <bool CLEAR, int AT_ONCE, typename Store>
+    WS_DEVICE void add_share(const Sharing& mine, int slots, int worker, int workers, Store store) const {
+        const int apart = mine.peers * workers;
+        int piece = mine.rank * workers + worker;
+        if constexpr (AT_ONCE > 1) {
+            for (; piece + (AT_ONCE - 1) * apart < PIECES; piece += AT_ONCE * apart)
+                add_pieces<AT_ONCE, CLEAR>(mine.first_slot, slots, piece, apart, store);
+        }
+        for (; piece < PIECES; piece += apart) add_pieces<1, CLEAR>(mine.first_slot, slots, piece, apart, store);
     }
 
     // All pieces of `tiles` tiles, `peers` slots each, dealt to the warps of `reducers` CTAs of which this is number
@@ -128,9 +139,7 @@ struct Fixup {
         for (int item = share_begin(total, warps, warp), count; item < end; item += count) {
             const int tile = item / PIECES, first_slot = tile * peers, slots = CLEAR ? 1 : peers;
             if (tile != seen) {
-                for (int index = thread % 32; index < peers; index += 32)
-                    spin(space.sync + SYNC_FLAGS + first_slot + index, launch_number());
-                warp_barrier();
+                wait_as_warp(first_slot, peers);
                 if (seen < 0) first_is_there();
                 seen = tile;
             }
@@ -182,7 +191,7 @@ struct Fixup {
             unsigned int* const arrivals = space.sync + SYNC_FLAGS + space.num_slots + mine.first_slot;
             *is_last = count_up(arrivals, mine.peers - 1) == static_cast<unsigned int>(mine.peers - 1);
         }
-        cta_barrier();
+        team_barrier();
         if (!*is_last) return false;
 #pragma unroll
         for (int f = 0; f < FOURS; ++f) {

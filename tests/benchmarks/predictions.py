@@ -26,6 +26,7 @@ from wavescope.problem import Problem, Tile
 from wavescope.variant import Variant
 
 SEED = 20261130
+KERNEL = "gemm_mma"
 SHAPES = 60
 TILES = (Tile(128, 256, 64), Tile(128, 128, 64), Tile(64, 64, 64))
 SCHEDULES = ("fixed", "persistent", "splitk:2", "hybrid", "tailsplit")
@@ -55,7 +56,7 @@ def measure_shapes(keep: Callable[[list[dict[str, Any]]], None]) -> None:
     for problem, tile in cases():
         found: Comparison = duel(
             problem, tile, [Variant.parse(text) for text in SCHEDULES], 0, regimes=("cool",), repeat=ROUNDS, seed=1,
-            progress=lambda text: None,
+            progress=lambda text: None, kernel=KERNEL,
         )  # fmt: skip
         for text, one in zip(SCHEDULES, found.contenders, strict=True):
             assert one.trace is not None
@@ -92,11 +93,14 @@ def measure_fewer(folder: Path) -> list[dict[str, Any]]:
         problem = Problem(*shape)
         for text in ("persistent", "hybrid"):
             name = f"{text}-{'x'.join(map(str, shape))}.parquet"
-            whole = measure(problem, tile, Variant.parse(text), 0, repeat=5, seed=1, progress=lambda text: None)
+            whole = measure(
+                problem, tile, Variant.parse(text), 0, repeat=5, seed=1, progress=lambda text: None, kernel=KERNEL
+            )
             save(whole, folder / name)
             for sms in FEWER:
                 smaller = replace(device, sms=sms)
-                prepared = prepare(problem, tile, Variant.parse(text), smaller, 0, facts(problem, tile, smaller))
+                fact = facts(problem, tile, smaller, kernel_name=KERNEL)
+                prepared = prepare(problem, tile, Variant.parse(text), smaller, 0, fact)
                 stream = open_stream(0, f"{text} on {sms} SMs")
                 for index, operands in enumerate(prepared.sets):
                     fill_set(prepared.functions.operands, operands, "normal", index, stream)
@@ -116,7 +120,8 @@ def compare_shapes(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
     device, found = virtual_device("h200"), []
     for row in rows:
         variant = Variant.parse(row["schedule"])
-        trace = run(Problem(*row["problem"]), Tile.parse(row["tile"]), variant, device, reason="it predicts")
+        problem, tile = Problem(*row["problem"]), Tile.parse(row["tile"])
+        trace = run(problem, tile, variant, device, reason="it predicts", kernel=KERNEL)
         found.append(row | {"predicted_ns": int(trace.spans.end_ns.max())})
     return found
 
@@ -156,7 +161,12 @@ def main() -> None:
     if what == "measure":
         from wavescope.cuda_device import query
 
-        found = {"date": date.today().isoformat(), "device": query(0).name, "fewer_sms": measure_fewer(path.parent)}
+        found = {
+            "date": date.today().isoformat(),
+            "device": query(0).name,
+            "kernel": KERNEL,
+            "fewer_sms": measure_fewer(path.parent),
+        }
         # written after each shape: what a run that is cut short has measured stays
         measure_shapes(lambda rows: write(path, found | {"shapes": rows}))
         return

@@ -201,7 +201,7 @@ def _schedules(found: dict[str, Any]) -> str:
     titles = ("problem", "i", "best whole", "us", "best split", "us", "s, SM cycles", "g", "MHz of both",
               "s, time", "s, time at the cap", "cuBLAS / best")  # fmt: skip
     return (
-        f"**Which schedule wins**, bf16, 128x256x64, {found['date']} (`schedules.py`). i = 1 / wave efficiency; s = best "
+        f"**Which schedule wins**, {found['kernel']}, bf16, 128x256x64, {found['date']} (`schedules.py`). i = 1 / wave efficiency; s = best "
         "whole / best split; g = (s - 1) / (i - 1) of the SM cycles. Cool, but for the column at the power cap.\n\n"
         + _table(titles, table)
     )
@@ -229,7 +229,7 @@ def predictions(found: dict[str, Any]) -> str:
         (f"what if {sms} SMs", [row for row in fewer if row["sms"] == sms]) for sms in sorted({r["sms"] for r in fewer})
     ]
     return (
-        f"**Predicted against measured**, 60 random shapes, {found['date']} (`predictions.py`). Nothing was fitted on "
+        f"**Predicted against measured**, {found['kernel']}, 60 random shapes, {found['date']} (`predictions.py`). Nothing was fitted on "
         "these launches; what-if predicts grids of fewer CTAs from the launch on all SMs.\n\n"
         + _table(("launches", "number", "median error", "90 % below", "bias"), [line(*kind) for kind in kinds])
     )

@@ -25,7 +25,7 @@ def rows() -> list[dict[str, str | int]]:
     for kernel in kernels.KERNELS:
         for code in kernel.codes:
             for capability, device in sorted(capabilities.items()):
-                if capability < max(kernel.least_compute_capability, (7, 5)):  # NVRTC 13 starts at 7.5
+                if capability < (7, 5) or not kernel.runs_on(device):  # NVRTC 13 starts at 7.5
                     continue
                 problem = Problem(code.tile.m, code.tile.n, code.tile.k, kernel.dtypes[0])
                 stages = kernels.stages_that_fit(kernel, code, problem, device)

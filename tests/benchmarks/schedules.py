@@ -1,8 +1,8 @@
 """Every schedule on shapes with a tail, one tile for all, both regimes; and the best other fixed tile.
 
-    python tests/benchmarks/schedules.py OUT.json [--quick]     on the device, some 4 min; written after each shape
+    python tests/benchmarks/schedules.py OUT.json [KERNEL] [--quick]     on the device, some 4 min; written after each shape
 
-For each shape, with i = 1 / wave efficiency and s the speed-up over the better of fixed
+KERNEL is gemm_mma by default.  For each shape, with i = 1 / wave efficiency and s the speed-up over the better of fixed
 and persistent, g = (s - 1) / (i - 1) says how much of what the last wave costs a schedule
 wins back; in SM cycles (the busiest SM's) and in time.  cool: 11 rounds, medians with
 their intervals.  sustained: blocks of 0.15 s, half of `wavescope compare`'s; one follows
@@ -24,7 +24,7 @@ import numpy as np
 from wavescope.analyze import analyze
 from wavescope.cuda_device import query
 from wavescope.duel import duel
-from wavescope.kernels import GEMM_MMA
+from wavescope.kernels import GEMM_MMA, KERNELS, Kernel
 from wavescope.problem import Problem, Tile
 from wavescope.schedule import wave_efficiency
 from wavescope.variant import Variant
@@ -48,12 +48,15 @@ ROUNDS = 11
 BLOCK_S = 0.15
 
 
-def measured(problem: Problem, tile: Tile, names: tuple[str, ...], quick: bool, library: bool) -> list[dict[str, Any]]:
+def measured(
+    problem: Problem, tile: Tile, kernel: Kernel, names: tuple[str, ...], quick: bool, library: bool
+) -> list[dict[str, Any]]:
     """A row for each schedule and regime."""
     variants = [Variant.parse(name) for name in names]
     found = duel(
         problem, tile, variants, 0, library=library, regimes=("cool",) if quick else ("cool", "sustained"),
         repeat=5 if quick else ROUNDS, seconds=BLOCK_S, seed=1, progress=lambda text: None,
+        kernel=kernel.name,
     )  # fmt: skip
     rows: list[dict[str, Any]] = []
     for name, one in zip((*names, "cublas"), found.contenders, strict=False):
@@ -122,6 +125,8 @@ def gains(rows: list[dict[str, Any]], problem: Problem, tile: Tile, places: int)
 def main() -> None:
     """Measure, print a short table, write JSON."""
     quick = "--quick" in sys.argv
+    path, *named = (argument for argument in sys.argv[1:] if argument != "--quick")
+    kernel = next(one for one in KERNELS if one.name == (named or [GEMM_MMA.name])[0])
     device = query(0)
     rows: list[dict[str, Any]] = []
     won: list[dict[str, Any]] = []
@@ -129,12 +134,19 @@ def main() -> None:
 
     def keep() -> None:
         when = date.today().isoformat()
-        found = {"date": when, "device": device.name, "rows": rows, "gains": won, "other_tiles": tiles}
-        Path(sys.argv[1]).write_text(json.dumps(found, indent=1))
+        found = {
+            "date": when,
+            "device": device.name,
+            "kernel": kernel.name,
+            "rows": rows,
+            "gains": won,
+            "other_tiles": tiles,
+        }
+        Path(path).write_text(json.dumps(found, indent=1))
 
     for m, n, k in SHAPES:
         problem = Problem(m, n, k)
-        of_shape = measured(problem, TILE, SCHEDULES, quick, library=True)
+        of_shape = measured(problem, TILE, kernel, SCHEDULES, quick, library=True)
         rows += of_shape
         won += gains(of_shape, problem, TILE, device.sms)
         keep()
@@ -159,9 +171,9 @@ def main() -> None:
     if quick:
         return
     for shape in SHAPES:
-        for code in GEMM_MMA.codes:
+        for code in kernel.codes:
             if code.tile != TILE:
-                tiles += measured(Problem(*shape), code.tile, ("fixed",), True, library=False)
+                tiles += measured(Problem(*shape), code.tile, kernel, ("fixed",), True, library=False)
         keep()
 
 

@@ -1,0 +1,251 @@
+// What only sm_90a has: bulk tensor copies, barriers that count their bytes, and the
+// tensor cores' asynchronous instructions.  No headers: NVRTC has none.
+#pragma once
+
+#include "mma.cuh"
+
+namespace wavescope {
+
+// CUtensorMap of cuda.h: what the driver encodes for one matrix.
+struct alignas(64) TensorMap {
+    unsigned long long words[16];
+};
+
+// ---- barriers in shared memory (mbarrier): they complete a phase when all have arrived
+// and all bytes that were announced have come
+
+__device__ __forceinline__ void barrier_init(unsigned int barrier, int arrivals) {
+    asm volatile("mbarrier.init.shared::cta.b64 [%0], %1;" ::"r"(barrier), "r"(arrivals) : "memory");
+}
+
+// Before anyone, the copy engine included, uses what was initialised.
+__device__ __forceinline__ void barriers_are_ready() {
+    asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
+}
+
+__device__ __forceinline__ void arrive(unsigned int barrier) {
+    asm volatile("mbarrier.arrive.shared::cta.b64 _, [%0];" ::"r"(barrier) : "memory");
+}
+
+// Arrives at the same barrier of another CTA of the cluster.  Without .release: that would
+// be a fence of the whole GPU in every k_iter, and wgmma's reads are over as it is.
+__device__ __forceinline__ void arrive_at(unsigned int barrier, unsigned int cta_of_cluster) {
+    asm volatile(
+        "{\n.reg .b32 there;\n"
+        "mapa.shared::cluster.u32 there, %0, %1;\n"
+        "mbarrier.arrive.shared::cluster.b64 _, [there];\n}" ::"r"(barrier),
+        "r"(cta_of_cluster)
+        : "memory");
+}
+
+__device__ __forceinline__ void arrive_expecting(unsigned int barrier, int bytes) {
+    asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" ::"r"(barrier), "r"(bytes) : "memory");
+}
+
+// Whether the phase of that parity is over; suspends the thread for a while if not.
+__device__ __forceinline__ bool try_wait(unsigned int barrier, unsigned int parity) {
+    unsigned int over;
+    asm volatile(
+        "{\n.reg .pred p;\n"
+        "mbarrier.try_wait.parity.shared::cta.b64 p, [%1], %2;\n"
+        "selp.u32 %0, 1, 0, p;\n}"
+        : "=r"(over)
+        : "r"(barrier), "r"(parity)
+        : "memory");
+    return over != 0;
+}
+
+// The same without suspending.
+__device__ __forceinline__ bool test_wait(unsigned int barrier, unsigned int parity) {
+    unsigned int over;
+    asm volatile(
+        "{\n.reg .pred p;\n"
+        "mbarrier.test_wait.parity.shared::cta.b64 p, [%1], %2;\n"
+        "selp.u32 %0, 1, 0, p;\n}"
+        : "=r"(over)
+        : "r"(barrier), "r"(parity)
+        : "memory");
+    return over != 0;
+}
+
+// ---- copies of boxes between global and shared memory (TMA); x runs along a row.
+// Elements outside the matrix come as 0, and are not written.
+
+__device__ __forceinline__ void prefetch_map(const TensorMap& map) {
+    asm volatile("prefetch.tensormap [%0];" ::"l"(&map) : "memory");
+}
+
+__device__ __forceinline__ void copy_box(unsigned int to, const TensorMap& map, int x, int y, unsigned int barrier) {
+    asm volatile(
+        "cp.async.bulk.tensor.2d.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1, {%3, %4}], [%2];" ::"r"(to),
+        "l"(&map), "r"(barrier), "r"(x), "r"(y)
+        : "memory");
+}
+
+// To the same place of every CTA of the cluster that `ctas` has a bit for, and their barriers.
+__device__ __forceinline__ void copy_box_to(unsigned short ctas, unsigned int to, const TensorMap& map, int x, int y,
+                                            unsigned int barrier) {
+    asm volatile(
+        "cp.async.bulk.tensor.2d.shared::cluster.global.mbarrier::complete_tx::bytes.multicast::cluster "
+        "[%0], [%1, {%3, %4}], [%2], %5;" ::"r"(to),
+        "l"(&map), "r"(barrier), "r"(x), "r"(y), "h"(ctas)
+        : "memory");
+}
+
+__device__ __forceinline__ void store_box(const TensorMap& map, int x, int y, unsigned int from) {
+    asm volatile("cp.async.bulk.tensor.2d.global.shared::cta.bulk_group [%0, {%2, %3}], [%1];" ::"l"(&map), "r"(from),
+                 "r"(x), "r"(y)
+                 : "memory");
+    asm volatile("cp.async.bulk.commit_group;" ::: "memory");
+}
+
+// Until all but PENDING of this thread's stores have read shared memory.
+template <int PENDING>
+__device__ __forceinline__ void wait_boxes_read() {
+    asm volatile("cp.async.bulk.wait_group.read %0;" ::"n"(PENDING) : "memory");
+}
+
+// Until all of this thread's stores are done.
+__device__ __forceinline__ void wait_boxes_stored() { asm volatile("cp.async.bulk.wait_group 0;" ::: "memory"); }
+
+// What this thread wrote to shared memory is there for the copy engine.
+__device__ __forceinline__ void show_to_copies() { asm volatile("fence.proxy.async.shared::cta;" ::: "memory"); }
+
+// Four 8x8 matrices of 16-bit elements; lane l gives the address of row l % 8 of matrix l / 8.
+__device__ __forceinline__ void store_matrices(unsigned int to_shared, const unsigned int (&v)[4]) {
+    asm volatile("stmatrix.sync.aligned.m8n8.x4.shared.b16 [%0], {%1, %2, %3, %4};" ::"r"(to_shared), "r"(v[0]),
+                 "r"(v[1]), "r"(v[2]), "r"(v[3])
+                 : "memory");
+}
+
+// ---- warpgroups
+
+template <int REGISTERS>
+__device__ __forceinline__ void take_registers() {
+    asm volatile("setmaxnreg.inc.sync.aligned.u32 %0;" ::"n"(REGISTERS));
+}
+template <int REGISTERS>
+__device__ __forceinline__ void give_registers() {
+    asm volatile("setmaxnreg.dec.sync.aligned.u32 %0;" ::"n"(REGISTERS));
+}
+
+// Barrier `id` (1 to 15; 0 is __syncthreads) of `threads` threads of the CTA.
+__device__ __forceinline__ void meet_at(int id, int threads) {
+    asm volatile("bar.sync %0, %1;" ::"r"(id), "r"(threads) : "memory");
+}
+// The same for a thread that does not wait for the others.
+__device__ __forceinline__ void pass_by(int id, int threads) {
+    asm volatile("bar.arrive %0, %1;" ::"r"(id), "r"(threads) : "memory");
+}
+
+// ---- wgmma: a warpgroup's 64 rows times N columns, 16 deep, from shared memory
+
+// Tiles in shared memory have rows of 128 bytes with the copy engine's 128-byte swizzle.
+// along_k: the rows run along k, eight of them every 1024 bytes.  Else they run along n,
+// 64 columns of all TILE_K rows make one box, and the next 64 columns are `box_bytes` on.
+__device__ __forceinline__ unsigned long long operand(unsigned int at, bool along_k, int box_bytes) {
+    const unsigned long long leading = along_k ? 1 : box_bytes >> 4, stride = 1024 >> 4, swizzle_128 = 1;
+    return (at >> 4 & 0x3fffull) | leading << 16 | stride << 32 | swizzle_128 << 62;
+}
+
+// The accumulators, as registers that earlier and later instructions may hold.
+__device__ __forceinline__ void products_begin() { asm volatile("wgmma.fence.sync.aligned;" ::: "memory"); }
+__device__ __forceinline__ void products_commit() { asm volatile("wgmma.commit_group.sync.aligned;" ::: "memory"); }
+template <int PENDING>
+__device__ __forceinline__ void products_wait() {
+    asm volatile("wgmma.wait_group.sync.aligned %0;" ::"n"(PENDING) : "memory");
+}
+
+// Operands of the instructions below: 8 and 32 accumulators, read and written or only written.
+#define WS_8(how, d, i)                                                                                   \
+    how(d[i]), how(d[i + 1]), how(d[i + 2]), how(d[i + 3]), how(d[i + 4]), how(d[i + 5]), how(d[i + 6]), how(d[i + 7])
+#define WS_32(how, d, i) WS_8(how, d, i), WS_8(how, d, i + 8), WS_8(how, d, i + 16), WS_8(how, d, i + 24)
+
+#define WS_NAMES_128 \
+    "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, " \
+    "%16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31, " \
+    "%32, %33, %34, %35, %36, %37, %38, %39, %40, %41, %42, %43, %44, %45, %46, %47, " \
+    "%48, %49, %50, %51, %52, %53, %54, %55, %56, %57, %58, %59, %60, %61, %62, %63"
+
+#define WS_NAMES_160 \
+    "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, " \
+    "%16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31, " \
+    "%32, %33, %34, %35, %36, %37, %38, %39, %40, %41, %42, %43, %44, %45, %46, %47, " \
+    "%48, %49, %50, %51, %52, %53, %54, %55, %56, %57, %58, %59, %60, %61, %62, %63, " \
+    "%64, %65, %66, %67, %68, %69, %70, %71, %72, %73, %74, %75, %76, %77, %78, %79"
+
+#define WS_NAMES_192 \
+    "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, " \
+    "%16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31, " \
+    "%32, %33, %34, %35, %36, %37, %38, %39, %40, %41, %42, %43, %44, %45, %46, %47, " \
+    "%48, %49, %50, %51, %52, %53, %54, %55, %56, %57, %58, %59, %60, %61, %62, %63, " \
+    "%64, %65, %66, %67, %68, %69, %70, %71, %72, %73, %74, %75, %76, %77, %78, %79, " \
+    "%80, %81, %82, %83, %84, %85, %86, %87, %88, %89, %90, %91, %92, %93, %94, %95"
+
+#define WS_NAMES_256 \
+    "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, " \
+    "%16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31, " \
+    "%32, %33, %34, %35, %36, %37, %38, %39, %40, %41, %42, %43, %44, %45, %46, %47, " \
+    "%48, %49, %50, %51, %52, %53, %54, %55, %56, %57, %58, %59, %60, %61, %62, %63, " \
+    "%64, %65, %66, %67, %68, %69, %70, %71, %72, %73, %74, %75, %76, %77, %78, %79, " \
+    "%80, %81, %82, %83, %84, %85, %86, %87, %88, %89, %90, %91, %92, %93, %94, %95, " \
+    "%96, %97, %98, %99, %100, %101, %102, %103, %104, %105, %106, %107, %108, %109, %110, %111, " \
+    "%112, %113, %114, %115, %116, %117, %118, %119, %120, %121, %122, %123, %124, %125, %126, %127"
+
+// d = a x b (ADD 0), or d += a x b (1).
+#define WS_WGMMA(N, TYPE, ADD, A, B, ALONG_N, ...)                                                      \
+    asm volatile("{\n.reg .pred p;\nsetp.ne.b32 p, " ADD ", 0;\n"                                        \
+                 "wgmma.mma_async.sync.aligned.m64n" #N "k16.f32." TYPE "." TYPE " {" WS_NAMES_##N "}, " A \
+                 ", " B ", p, 1, 1, 0, " ALONG_N ";\n}"                                                   \
+                 : __VA_ARGS__                                                                          \
+                 : "l"(a), "l"(b), "n"(B_ALONG_N))
+
+template <int DTYPE_ID, int B_ALONG_N, bool ADD>
+__device__ __forceinline__ void multiply(float (&d)[64], unsigned long long a, unsigned long long b) {
+    if constexpr (ADD && DTYPE_ID == BF16)
+        WS_WGMMA(128, "bf16", "1", "%64", "%65", "%66", WS_32("+f", d, 0), WS_32("+f", d, 32));
+    else if constexpr (ADD)
+        WS_WGMMA(128, "f16", "1", "%64", "%65", "%66", WS_32("+f", d, 0), WS_32("+f", d, 32));
+    else if constexpr (DTYPE_ID == BF16)
+        WS_WGMMA(128, "bf16", "0", "%64", "%65", "%66", WS_32("=f", d, 0), WS_32("=f", d, 32));
+    else
+        WS_WGMMA(128, "f16", "0", "%64", "%65", "%66", WS_32("=f", d, 0), WS_32("=f", d, 32));
+}
+
+template <int DTYPE_ID, int B_ALONG_N, bool ADD>
+__device__ __forceinline__ void multiply(float (&d)[80], unsigned long long a, unsigned long long b) {
+    if constexpr (ADD && DTYPE_ID == BF16)
+        WS_WGMMA(160, "bf16", "1", "%80", "%81", "%82", WS_32("+f", d, 0), WS_32("+f", d, 32), WS_8("+f", d, 64), WS_8("+f", d, 72));
+    else if constexpr (ADD)
+        WS_WGMMA(160, "f16", "1", "%80", "%81", "%82", WS_32("+f", d, 0), WS_32("+f", d, 32), WS_8("+f", d, 64), WS_8("+f", d, 72));
+    else if constexpr (DTYPE_ID == BF16)
+        WS_WGMMA(160, "bf16", "0", "%80", "%81", "%82", WS_32("=f", d, 0), WS_32("=f", d, 32), WS_8("=f", d, 64), WS_8("=f", d, 72));
+    else
+        WS_WGMMA(160, "f16", "0", "%80", "%81", "%82", WS_32("=f", d, 0), WS_32("=f", d, 32), WS_8("=f", d, 64), WS_8("=f", d, 72));
+}
+
+template <int DTYPE_ID, int B_ALONG_N, bool ADD>
+__device__ __forceinline__ void multiply(float (&d)[96], unsigned long long a, unsigned long long b) {
+    if constexpr (ADD && DTYPE_ID == BF16)
+        WS_WGMMA(192, "bf16", "1", "%96", "%97", "%98", WS_32("+f", d, 0), WS_32("+f", d, 32), WS_32("+f", d, 64));
+    else if constexpr (ADD)
+        WS_WGMMA(192, "f16", "1", "%96", "%97", "%98", WS_32("+f", d, 0), WS_32("+f", d, 32), WS_32("+f", d, 64));
+    else if constexpr (DTYPE_ID == BF16)
+        WS_WGMMA(192, "bf16", "0", "%96", "%97", "%98", WS_32("=f", d, 0), WS_32("=f", d, 32), WS_32("=f", d, 64));
+    else
+        WS_WGMMA(192, "f16", "0", "%96", "%97", "%98", WS_32("=f", d, 0), WS_32("=f", d, 32), WS_32("=f", d, 64));
+}
+
+template <int DTYPE_ID, int B_ALONG_N, bool ADD>
+__device__ __forceinline__ void multiply(float (&d)[128], unsigned long long a, unsigned long long b) {
+    if constexpr (ADD && DTYPE_ID == BF16)
+        WS_WGMMA(256, "bf16", "1", "%128", "%129", "%130", WS_32("+f", d, 0), WS_32("+f", d, 32), WS_32("+f", d, 64), WS_32("+f", d, 96));
+    else if constexpr (ADD)
+        WS_WGMMA(256, "f16", "1", "%128", "%129", "%130", WS_32("+f", d, 0), WS_32("+f", d, 32), WS_32("+f", d, 64), WS_32("+f", d, 96));
+    else if constexpr (DTYPE_ID == BF16)
+        WS_WGMMA(256, "bf16", "0", "%128", "%129", "%130", WS_32("=f", d, 0), WS_32("=f", d, 32), WS_32("=f", d, 64), WS_32("=f", d, 96));
+    else
+        WS_WGMMA(256, "f16", "0", "%128", "%129", "%130", WS_32("=f", d, 0), WS_32("=f", d, 32), WS_32("=f", d, 64), WS_32("=f", d, 96));
+}
+
+}  // namespace wavescope

@@ -1,0 +1,39 @@
+// Sixteen accumulators of each thread of a warp, as mma.sync and wgmma leave them: four
+// blocks of 8 columns, 16 rows; out to C in 16-byte stores.
+#pragma once
+
+#include "fixup.cuh"
+#include "mma.cuh"
+
+namespace wavescope {
+
+struct Output {
+    unsigned short* c;
+    int m, n, ldc;
+};
+
+// first_m, first_n: where the warp's 16 rows and 32 columns begin.
+template <int DTYPE_ID>
+__device__ __forceinline__ void store_piece(const Output& o, int first_m, int first_n, const float (&acc)[PIECE]) {
+    const int lane = threadIdx.x % 32, quad_lane = lane % 4;
+    const int column = first_n + quad_lane * 8;
+#pragma unroll
+    for (int half = 0; half < 2; ++half) {  // an accumulator holds rows r and r + 8
+        const int row = first_m + lane / 4 + half * 8;
+        unsigned int v[4];
+#pragma unroll
+        for (int t = 0; t < 4; ++t) v[t] = pack_pair<DTYPE_ID>(acc[t * 4 + half * 2], acc[t * 4 + half * 2 + 1]);
+        transpose_quad(v, quad_lane);  // now eight neighbouring columns of one row
+        if (row >= o.m || column >= o.n) continue;
+        unsigned short* to = o.c + static_cast<long long>(row) * o.ldc + column;
+        if (column + 8 <= o.n) {
+            *reinterpret_cast<uint4*>(to) = make_uint4(v[0], v[1], v[2], v[3]);
+        } else {
+#pragma unroll
+            for (int e = 0; e < 8; ++e)
+                if (column + e < o.n) to[e] = static_cast<unsigned short>(v[e / 2] >> e % 2 * 16);
+        }
+    }
+}
+
+}  // namespace wavescope
