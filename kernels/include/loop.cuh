@@ -332,6 +332,8 @@ __device__ __forceinline__ void run_units(Grid grid_of, int parts, int split_til
     helpers.wait();
     if (SPLITS && team() == 0 && (REDUCTION == ORDERED || is_cooperative(SCHEDULE_ID))) sums().end();
 #if PROBE
+    // An SM frees registers warp by warp: the next CTA could begin while one warp of this one is still to end.
+    if (SPLITS) team_barrier();
     if (SCHEDULE_ID != FIXED && is_recorder(0)) end_cta(records, stamp());
 #endif
 }

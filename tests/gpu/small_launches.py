@@ -4,9 +4,9 @@ import itertools
 
 from wavescope.cuda_device import query
 from wavescope.kernels import facts
-from wavescope.launch import open_stream
+from wavescope.launch import open_stream, wait
 from wavescope.measure import verify_integers
-from wavescope.prepare import prepare, run
+from wavescope.prepare import prepare, require_met, run
 from wavescope.problem import Problem, Tile
 from wavescope.schedule import SCHEDULES, SPLIT_SCHEDULES, Raster
 from wavescope.variant import Variant
@@ -27,6 +27,7 @@ def main() -> None:
         variant = Variant(schedule, raster=Raster("grouped3"))
         prepared = prepare(problem, tile, variant, device, 0, facts(problem, tile, device), work=work)
         verify_integers(prepared, 7, open_stream(0, str(problem)))
+        print(f"{problem} {variant} {work or ''}: right", flush=True)
     # k of several k_iters, and tiles left over beside whole ones on one CTA an SM
     cut = (Problem(65, 67, 200), Problem(129, 250, 300, "fp32", "nn"), Problem(64 * 12, 64 * device.sms // 11, 128))
     texts = ("splitk:2", f"streamk:{device.sms}", "hybrid", "tailsplit:2")
@@ -35,8 +36,12 @@ def main() -> None:
         alone = facts(problem, tile, device, most_ctas=1)
         prepared = prepare(problem, tile, Variant.parse(text + reduction), device, 0, alone)
         assert prepared.schedule.num_slots > 0, (problem, text)
-        verify_integers(prepared, 7, open_stream(0, str(problem)))
-        run(prepared, prepared.functions.plain, 0, open_stream(0, str(problem)))  # a second launch on the same flags
+        stream = open_stream(0, f"{problem} {text}{reduction}")
+        verify_integers(prepared, 7, stream)
+        run(prepared, prepared.functions.plain, 0, stream)  # once more on the same flags
+        wait(stream, prepared.deadline_s)
+        require_met(prepared, stream)
+        print(f"{problem} {text}{reduction}: right", flush=True)
     print("all launches are right")
 
 

@@ -143,6 +143,17 @@ def test_random_shapes_are_right(device: Device, kernel: Kernel, part: int) -> N
             verify_one(prepared, prepared.functions.plain, "normal", stream)
 
 
+def test_no_cta_begins_before_another_has_recorded_its_end(device: Device) -> None:
+    """Registers alone keep a third CTA out, and the last warp of a CTA with a part has flags to raise."""
+    problem = Problem(2017, 2264, 416, "fp32", "nn")
+    prepared = ready(problem, Tile(128, 128, 8), "splitk:4", "grouped8", device)
+    stream = open_stream(0, f"{problem} splitk:4")
+    step_ns = timer_step_ns(prepared.functions.timer, stream)
+    for _ in range(30):  # H200, 2026-11: without the barrier before the end 167 times in 231 launches
+        launch_probed(prepared, stream)
+        check(trace_of(prepared, device, step_ns), prepared.schedule)
+
+
 @pytest.mark.parametrize("schedule", ["fixed", "persistent", "dynamic", "dynamic@lpt"])
 @pytest.mark.parametrize("work", ["ragged:5", "skip:0.6:5"])
 def test_irregular_work_is_right(device: Device, work: str, schedule: str) -> None:
