@@ -63,6 +63,13 @@ def test_a_share_added_meanwhile_holds_no_place_but_where_it_outlasts_all() -> N
     assert units_of(spans_from(longer)).held_ns.tolist() == [250, 270 + 120, 550, 460]
 
 
+@pytest.mark.parametrize("kinds", [{Kind.CTA, Kind.WAIT, Kind.FIXUP}, {Kind.CTA, Kind.MAC, Kind.EPILOGUE}])
+def test_spans_of_some_kinds_alone_share_out_whole_lives(kinds: set[Kind]) -> None:
+    held = units_of(spans_from([row for row in ROWS if row.kind in kinds])).held_ns
+    waited = 40 + 425 if Kind.WAIT in kinds else 0
+    assert held.sum() == 800 + 920 - waited
+
+
 def test_the_ctas_life_includes_it_and_units_of_unequal_size_have_no_waves() -> None:
     found = report(ROWS)
     assert (found.waves.num_units, found.waves.waves, found.waves.tail_onset_ns) == (4, (), 800)

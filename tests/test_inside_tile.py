@@ -153,6 +153,12 @@ def test_an_epilogue_under_another_lanes_products_costs_nothing() -> None:
     assert found.parts["epilogue"].total == 50 + 50
 
 
+def test_a_launch_that_stores_in_other_spans_has_no_epilogue() -> None:
+    fixup = Span(Kind.FIXUP, 0, 0, 600, 700, 0, 0, 0, 0, 4, stall=70)
+    parts = inside([Span(Kind.CTA, 0, 0, 0, 700), mac(0, 0, 600, 0, 10), fixup], sms=1).parts
+    assert [parts[name].total for name in ("epilogue", "room", "drain")] == [0, 70, 0]
+
+
 def test_products_beside_each_other_are_not_split() -> None:
     rows = [Span(Kind.CTA, 0, 0, 0, 900), mac(0, 0, 600, 0, 10), mac(0, 200, 800, 1, 10, lane=1)]
     found = report(rows, sms=1)
@@ -200,6 +206,14 @@ def test_the_sentence_says_what_the_limit_is(shares: tuple[float, float, float],
     assert found.limit == limit
     assert words in found.sentence
     assert found.sentence.endswith(".")
+
+
+def test_a_rest_that_the_other_warpgroups_may_explain_is_no_limit() -> None:
+    # of 731 mac cycles a unit 212 are rest, give or take 64: more than a tenth
+    found = inside(unit_rows(0.70, 0.01, 0.90), sms=1, block=3 * 128)
+    assert found.parts["rest"].refused
+    assert found.limit == "none"
+    assert "the largest loss is epilogue" in found.sentence
 
 
 @st.composite

@@ -205,13 +205,14 @@ def _limit(parts: dict[str, UnitCycles], fill_known: bool) -> tuple[str, str]:
         return "fill or latency", f"Bound by memory or by the pipeline's fill: {late_words}, and {room_words}; {why}."
     if room >= MOST and max(fill, rest) < FEW:
         return "tensor", f"Tensor-bound: {room_words} of the mac cycles, and the pipe idles in {1 - pipe:.1%} of them."
-    if room >= MOST and rest > fill:
+    if room >= MOST and rest > fill and not parts["rest"].refused:
         return "issue", (
             f"Bound by the warps that multiply: {late_words} and works in {pipe:.1%}, while {room_words}: operands "
             "are there before they are used."
         )
     whole = sum(part.total for name, part in parts.items() if name != "room")
-    name = max(("operands", "fill", "rest", "epilogue", "drain"), key=lambda part: parts[part].total)
+    lost = [name for name in ("operands", "fill", "rest", "epilogue", "drain") if not parts[name].refused]
+    name = max(lost, key=lambda part: parts[part].total)
     return "none", (
         f"Neither memory nor the tensor pipe alone: {late_words}, and {room_words}; the largest loss is {name}, "
         f"{parts[name].total / whole:.1%} of the units' cycles."

@@ -185,6 +185,8 @@ def _alone(parts: Extents, kind: IntColumn, unit: IntColumn) -> tuple[Extents, N
     place_ids, place = dense_index(parts.cta * len(lane_ids) + lanes)
     is_main = (kind == Kind.MAC) | (kind == Kind.EPILOGUE)
     main, other = np.flatnonzero(is_main), np.flatnonzero(~is_main)
+    if len(main) == 0 or len(other) == 0:
+        return parts, np.ones(len(kind), np.bool_)
     main = main[order_within(place[main], parts.begin_ns[main])]
     before = count_before(place[main], parts.begin_ns[main], place[other], parts.end_ns[other])
     last = main[np.maximum(before - 1, 0)]  # the last one that began before the other's end
