@@ -14,11 +14,13 @@ from wavescope.nvrtc import kernel_directory
 from wavescope.operands import OperandKernels, OperandSet, check_set, fill_set
 from wavescope.problem import Problem, Tile
 from wavescope.schedule import decompose
+from wavescope.tensor_maps import MAP_DTYPE
 from wavescope.work import Work
 
 PROBLEM = Problem(100, 200, 300)
 KERNELS = OperandKernels(*[SimpleNamespace(threads=256)] * 2)  # type: ignore[arg-type]
 SCALARS = {"int": np.int32, "long long": np.int64, "float": np.float32, "unsigned long long": np.uint64}
+MAP = np.zeros(1, MAP_DTYPE)
 
 
 class Buffer:
@@ -42,6 +44,8 @@ def parameters(kernel: str) -> list[str]:
 def matches(argument: Any, parameter: str) -> bool:
     if parameter == "*":  # a null pointer is a number of its size
         return isinstance(argument, Buffer) or (type(argument) is np.uint64 and argument == 0)
+    if parameter == "__grid_constant__ TensorMap":
+        return argument is MAP
     return type(argument) is SCALARS[parameter]
 
 
@@ -65,18 +69,20 @@ def passes(arguments: tuple[Any, ...], kernel: str) -> None:
 
 
 @pytest.mark.parametrize("work", [None, Work("ragged", 1)])
-@pytest.mark.parametrize("kernel", ["gemm_mma", "gemm_simt"])
+@pytest.mark.parametrize("kernel", ["gemm_mma", "gemm_simt", "gemm_sm90"])
 def test_gemm(launched: list[tuple[Any, ...]], kernel: str, work: Work | None) -> None:
     buffer = Buffer()
     prepared = SimpleNamespace(
         sets=(OperandSet(PROBLEM, buffer, buffer, buffer),),
         schedule=decompose("persistent", PROBLEM, Tile(64, 64, 64), 4, work=work),
         counter=buffer, partials=buffer, sync=buffer, records=(buffer,), table=None if work is None else buffer,
+        maps=((MAP, MAP, MAP),) if kernel == "gemm_sm90" else (),
     )  # fmt: skip
     prepare.run(prepared, None, 0, None)  # type: ignore[arg-type]
     (arguments,) = launched
     passes(arguments, kernel)
-    assert arguments[-1] is buffer if work else arguments[-1] == 0
+    table = arguments[-1 - 3 * (kernel == "gemm_sm90")]
+    assert table is buffer if work else table == 0
 
 
 @pytest.mark.parametrize("k_ends", [None, Buffer()], ids=["all of k", "unequal k"])

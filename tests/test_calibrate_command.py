@@ -24,6 +24,7 @@ from wavescope.calibration_row import COLUMNS, Calibration, render
 from wavescope.cli.main import main
 from wavescope.device import virtual_device
 from wavescope.errors import DeviceError, InputError, ShapeError, UsageError
+from wavescope.kernels import GEMM_MMA, GEMM_SIMT, GEMM_SM90
 from wavescope.leave_one_out import leave_one_out
 from wavescope.problem import Problem, Tile
 from wavescope.simulate import simulate
@@ -58,7 +59,7 @@ def text_of(out: str) -> str:
 
 
 def test_the_plan_tells_all_costs_apart() -> None:
-    (plan,) = plans(H200, [TILE], ["bf16"])
+    (plan,) = plans(H200, [TILE], ["bf16"], "gemm_mma")
     traces = [measured(launch, OWN, seed) for seed, launch in enumerate(plan)]
     found = fit(traces)
     assert (found.unseen, found.estimated) == ((), ())
@@ -86,7 +87,15 @@ def test_the_plan_tells_all_costs_apart() -> None:
 
 def test_plans_for_devices() -> None:
     every = plans(H200)
-    assert len({plan[0].tile for plan in every}) == len(every) == 7
+    assert {(plan[0].kernel, plan[0].tile) for plan in every} == {
+        (kernel.name, code.tile) for kernel in (GEMM_SM90, GEMM_SIMT) for code in kernel.codes
+    }
+    assert [plan[0].tile for plan in plans(H200, kernel="gemm_mma")] == [code.tile for code in GEMM_MMA.codes]
+    # a tile that the best kernel lacks is another's
+    assert [(plan[0].kernel, plan[0].tile) for plan in plans(H200, [Tile(64, 64, 64), TILE])] == [
+        ("gemm_mma", Tile(64, 64, 64)),
+        ("gemm_sm90", TILE),
+    ]
     assert {plan[0].problem.dtype for plan in every} == {"bf16", "fp32"}
     for plan in every:
         assert {launch.variant.schedule for launch in plan} == {
@@ -103,12 +112,18 @@ def test_plans_for_devices() -> None:
     assert {plan[0].tile for plan in plans(virtual_device("t4"))} == {Tile(128, 128, 8)}
     with pytest.raises(DeviceError, match="bf16 needs compute capability 8.0"):
         plans(virtual_device("t4"), [], ["bf16"])
+    with pytest.raises(DeviceError, match="gemm_sm90 needs compute capability 9.0"):
+        plans(virtual_device("a100-40gb"), kernel="gemm_sm90")
+    with pytest.raises(UsageError, match="gemm_simt computes fp32, not bf16"):
+        plans(H200, [], ["bf16"], "gemm_simt")
+    with pytest.raises(UsageError, match="tile 64x64x64 is none of the kernels'"):
+        plans(H200, [Tile(64, 64, 64)], kernel="gemm_sm90")
     with pytest.raises(UsageError, match="tile 1x2x3 is none of the kernels'"):
         plans(H200, [Tile(1, 2, 3)])
 
 
 def test_the_most_telling_launches_of_all_tiles_come_first() -> None:
-    two, one = plans(H200, [TILE, Tile(128, 128, 64)], ["bf16"])
+    one, two = plans(H200, [TILE, Tile(128, 128, 64)], ["bf16"], "gemm_mma")
     now = iter(range(0, 1000, 10))  # begin, then before each launch
     seen: list[Planned] = []
 
@@ -121,13 +136,13 @@ def test_the_most_telling_launches_of_all_tiles_come_first() -> None:
     # launches begin at 10, 20 and 30 s; at 40 s the time is over
     assert seen == [one[0], two[0], one[1]]
     assert (len(traces), left_out) == (3, 2)
-    assert said[2] == "launch 3 of 5, 30 s of 40: 2304 x 2304 x 1024 bf16, tile 128x256x64, fixed"
+    assert said[2] == "launch 3 of 5, 30 s of 40: gemm_mma fixed, 2304 x 2304 x 1024 bf16, tile 128x256x64"
     seen.clear()
     assert record([one[:1]], measure_one, 1e-9, said.append)[1] == 0  # the very first is always measured
 
 
 def test_a_launch_that_does_not_go_is_left_out() -> None:
-    (plan,) = plans(H200, [TILE], ["bf16"])
+    (plan,) = plans(H200, [TILE], ["bf16"], "gemm_mma")
 
     def measure_one(launch: Planned) -> Trace:
         if launch.variant.schedule == "tailsplit":
@@ -202,7 +217,7 @@ def test_calibrating_writes_where_it_is_read(
     assert (tmp_path / "wavescope/calibration.csv").is_file()
     capsys.readouterr()
     job = ["profile", "-m", "2304", "-n", "2304", "-k", "4096", "--tile", "128x256x64", "--device", "virtual:h200"]
-    assert main(job) == 0
+    assert main([*job, "--kernel", "gemm_mma"]) == 0
     assert "NVIDIA H200, wavescope calibrate, 2" in text_of(capsys.readouterr().out)
 
 
@@ -328,7 +343,7 @@ def test_a_gpu_is_measured_launch_by_launch(
 
     def fake(problem: Problem, tile: Tile, variant: object, index: int, **options: object) -> Trace:
         asked.append((index, options["repeat"], options["model"]))
-        return measured(Planned(problem, tile, variant), OWN, len(asked))  # type: ignore[arg-type]
+        return measured(Planned(problem, tile, variant, "gemm_mma"), OWN, len(asked))  # type: ignore[arg-type]
 
     monkeypatch.setattr(cuda_device, "query", lambda index: H200)
     monkeypatch.setattr(measure, "measure", fake)

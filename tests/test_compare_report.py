@@ -35,6 +35,7 @@ def simulated(last: str = "tailsplit") -> Comparison:
         reason="no CUDA device was found",
         seed=0,
         library=True,
+        kernel="gemm_mma",
     )
 
 

@@ -17,7 +17,7 @@ from wavescope.replay import schedule_of
 from wavescope.trace_file import load
 from wavescope.work import Work
 
-SIZES = ["--m", "2304", "--n", "2304", "--k", "4096", "--tile", "128x256x64"]
+SIZES = ["--m", "2304", "--n", "2304", "--k", "4096", "--tile", "128x256x64", "--kernel", "mma"]
 WORK = ["--work", "ragged:7"]
 K_ITERS = int(Work("ragged", 7).k_iters_of(Problem(2304, 2304, 4096), Tile(128, 256, 64)).sum())
 USEFUL = 2 * 128 * 256 * 64 * K_ITERS  # no tile sticks out

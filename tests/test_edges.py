@@ -175,7 +175,7 @@ def test_a_simulation_says_once_that_edges_were_not_recorded() -> None:
 
 def test_the_last_planned_launch_alone_has_edges() -> None:
     for tile in (Tile(128, 256, 64), Tile(64, 64, 64), Tile(128, 128, 8)):
-        *others, last = planned(tile, "bf16", 264)
+        *others, last = planned("gemm_mma", tile, "bf16", 264)
         assert not any(plan.has_edges for plan in others)
         assert last.has_edges
         assert last.variant == Variant("fixed")
@@ -191,7 +191,7 @@ def test_the_recording_script_keeps_edges_apart(monkeypatch: pytest.MonkeyPatch,
     asked: list[tuple[Problem, Tile]] = []
     saved: dict[str, list[tuple[Problem, Tile]]] = {}
 
-    def one(problem: Problem, tile: Tile, variant: Variant) -> Trace:
+    def one(problem: Problem, tile: Tile, variant: Variant, kernel: str) -> Trace:
         asked.append((problem, tile))
         return trace
 

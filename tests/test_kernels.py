@@ -11,7 +11,7 @@ import pytest
 from wavescope import kernels, nvrtc
 from wavescope.device import list_devices, virtual_device
 from wavescope.errors import CompileError, DeviceError, UsageError
-from wavescope.kernels import GEMM_MMA, GEMM_SIMT, GEMM_SM90, Kernel, TileCode
+from wavescope.kernels import GEMM_MMA, GEMM_SM90, Kernel, TileCode
 from wavescope.nvrtc import Cubin, architecture, compile_kernel, kernel_directory
 from wavescope.occupancy import Resources, ctas_per_sm
 from wavescope.problem import Problem, Tile
@@ -39,7 +39,7 @@ def compile_code(kernel: Kernel, code: TileCode, schedule: str, probe: bool, dev
     problem = Problem(code.tile.m, code.tile.n, code.tile.k, kernel.dtypes[0])
     facts = kernels.facts(problem, code.tile, device, kernel_name=kernel.name)
     defines = kernels.defines(problem, facts, schedule, probe)
-    return compile_kernel(kernel_directory() / f"{kernel.name}.cu", defines, architecture(device.compute_capability))
+    return compile_kernel(kernel_directory() / f"{kernel.file}.cu", defines, architecture(device.compute_capability))
 
 
 @pytest.mark.parametrize("schedule", SCHEDULES)
@@ -153,34 +153,40 @@ def test_stages_shrink_where_shared_memory_is_short() -> None:
     # a stage is (128 + 256) x 64 x 2 bytes = 48 KiB: 4 fit 227 KiB, 3 fit 163 KiB, 2 fit 99 KiB
     stages = [kernels.facts(problem, tile, virtual_device(key)).stages for key in ("h200", "a100-80gb", "l40s")]
     assert stages == [4, 3, 2]
-    assert kernels.facts(problem, tile, virtual_device("h200")).shared_bytes == 4 * 49152
+    assert kernels.facts(problem, tile, virtual_device("h200"), kernel_name="gemm_mma").shared_bytes == 4 * 49152
 
 
 def test_default_tile() -> None:
     h200 = virtual_device("h200")
     assert kernels.default_tile(Problem(2304, 2304, 4096), h200) == Tile(128, 256, 64)
-    assert kernels.default_tile(Problem(1, 1, 1), h200) == Tile(64, 64, 64)
+    assert kernels.default_tile(Problem(1, 1, 1), h200, "gemm_mma") == Tile(64, 64, 64)
     for device in list_devices().values():
         for kernel in kernels.KERNELS:
-            if device.compute_capability >= kernel.least_compute_capability:
+            if kernel.runs_on(device):
                 problem = Problem(300, 300, 300, kernel.dtypes[0])
-                tile = kernels.default_tile(problem, device)
-                assert kernels.facts(problem, tile, device).shared_bytes <= device.shared_per_block
+                tile = kernels.default_tile(problem, device, kernel.name)
+                needs = kernels.facts(problem, tile, device, kernel_name=kernel.name)
+                assert needs.shared_bytes <= device.shared_per_block
 
 
 def test_unknown_tile_names_the_known_ones() -> None:
-    with pytest.raises(UsageError, match=r"tile 1x2x3 is not one of gemm_simt's; use one of 128x128x8"):
-        kernels.tile_code(GEMM_SIMT, Tile(1, 2, 3))
+    with pytest.raises(UsageError, match=r"tile 1x2x3 is not one of gemm_simt's; use gemm_simt's 128x128x8"):
+        kernels.facts(Problem(1, 1, 1, "fp32"), Tile(1, 2, 3), virtual_device("h200"))
 
 
 @pytest.mark.parametrize(
-    "code", [code for kernel in kernels.KERNELS for code in kernel.codes], ids=lambda c: str(c.tile)
+    ("kernel", "code"),
+    [
+        pytest.param(kernel, code, id=f"{kernel.name}-{code.tile}")
+        for kernel in kernels.KERNELS
+        for code in kernel.codes
+    ],
 )
-def test_recorded_registers_give_the_compilers_occupancy(code: TileCode) -> None:
+def test_recorded_registers_give_the_compilers_occupancy(kernel: Kernel, code: TileCode) -> None:
     # a newer compiler may take a register more or less; what the virtual device uses of it must stay
-    kernel = next(kernel for kernel in kernels.KERNELS if code in kernel.codes)
     device = virtual_device("h200")
-    need = kernels.facts(Problem(code.tile.m, code.tile.n, code.tile.k, kernel.dtypes[0]), code.tile, device)
+    problem = Problem(code.tile.m, code.tile.n, code.tile.k, kernel.dtypes[0])
+    need = kernels.facts(problem, code.tile, device, kernel_name=kernel.name)
     compiled = compile_code(kernel, code, "fixed", False, "h200").registers
     recorded, found = (
         ctas_per_sm(Resources(need.threads, registers, need.shared_bytes), device).count

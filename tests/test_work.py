@@ -208,7 +208,7 @@ def test_every_tile_is_whole_blocks_of_the_check() -> None:
 
 def defines(kernel: kernels.Kernel, code: kernels.TileCode, schedule: str, probe: bool) -> dict[str, int]:
     problem = Problem(code.tile.m, code.tile.n, code.tile.k, kernel.dtypes[0])
-    facts = kernels.facts(problem, code.tile, virtual_device("h200"))
+    facts = kernels.facts(problem, code.tile, virtual_device("h200"), kernel_name=kernel.name)
     return kernels.defines(problem, facts, schedule, probe, irregular=True)
 
 

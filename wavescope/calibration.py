@@ -25,9 +25,18 @@ from wavescope.rates import kernel_flop_per_clock
 
 @functools.cache
 def table() -> tuple[Calibration, ...]:
-    """The rows of data/calibration.csv."""
-    text = files("wavescope").joinpath("data/calibration.csv").read_text(encoding="utf-8")
-    return parse(text, "wavescope/data/calibration.csv")
+    """The rows of data/calibration.csv, then those of each data/calibration-*.csv.
+
+    The first is rebuilt from recordings; the others are as `wavescope calibrate -o` wrote them.
+    """
+    names = sorted(file.name for file in files("wavescope").joinpath("data").iterdir())
+    measured = [name for name in names if name.startswith("calibration-") and name.endswith(".csv")]
+    rows: dict[tuple[object, ...], Calibration] = {}
+    for name in ("calibration.csv", *measured):
+        text = files("wavescope").joinpath("data", name).read_text(encoding="utf-8")
+        for row in parse(text, f"wavescope/data/{name}"):
+            rows.setdefault(row.key, row)
+    return tuple(rows.values())
 
 
 def installed() -> tuple[Calibration, ...]:
@@ -51,8 +60,8 @@ def lookup(
     """The costs of `kernel`'s units on `device`: its own row, or the nearest one scaled, marked estimated.
 
     Nearest: of the same kernel, then of a dtype of the same size, then of the same
-    device, then the tile closest in multiply-adds.  Of rows that differ only in CTAs per
-    SM, the one closest to `ctas_per_sm`.
+    device, then of another kernel with as many CTAs an SM, then the tile closest in
+    multiply-adds.  Of rows that differ only in CTAs per SM, the one closest to `ctas_per_sm`.
 
     `rows`: those to look in, by default the installed ones.
 
@@ -71,6 +80,7 @@ def lookup(
             row.kernel != kernel,
             DTYPE_BYTES[row.dtype] != DTYPE_BYTES[dtype],
             row.device != device.name,
+            row.kernel != kernel and row.ctas_per_sm != ctas_per_sm,
             row.dtype != dtype,
             abs(math.log(_macs(tile) / _macs(row.tile))),
         ),
@@ -83,9 +93,11 @@ def model_for(kernel: str, tile: Tile, dtype: Dtype, device: Device, ctas_per_sm
     return lookup(kernel, tile, dtype, device, ctas_per_sm).grid_model
 
 
-def model_of(problem: Problem, tile: Tile, device: Device, most_ctas: int | None = None) -> GridModel:
+def model_of(
+    problem: Problem, tile: Tile, device: Device, most_ctas: int | None = None, kernel: str | None = None
+) -> GridModel:
     """The same for a problem's kernel, with as many CTAs an SM as fit; raises as kernels.facts and require_fit."""
-    need = facts(problem, tile, device, most_ctas)
+    need = facts(problem, tile, device, most_ctas, kernel)
     fit = require_fit(f"tile {tile}", Resources(need.threads, need.registers, need.shared_bytes), device)
     return model_for(need.kernel, tile, problem.dtype, device, fit.count)
 

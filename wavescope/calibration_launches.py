@@ -11,7 +11,7 @@ from itertools import zip_longest
 from wavescope.device import Device
 from wavescope.errors import ShapeError, UsageError
 from wavescope.grid_model import GridModel
-from wavescope.kernels import KERNELS, facts, kernel_for, stages_that_fit
+from wavescope.kernels import KERNELS, facts, fitting_tiles, kernel_for
 from wavescope.occupancy import Resources, require_fit
 from wavescope.problem import Dtype, Problem, Tile
 from wavescope.trace import Trace
@@ -54,6 +54,7 @@ class Planned:
     problem: Problem
     tile: Tile
     variant: Variant
+    kernel: str
 
     @property
     def has_edges(self) -> bool:
@@ -61,39 +62,48 @@ class Planned:
         return self.problem.m % self.tile.m > 0 or self.problem.n % self.tile.n > 0
 
     def __str__(self) -> str:
-        return f"{self.problem}, tile {self.tile}, {self.variant}"
+        return f"{self.kernel} {self.variant}, {self.problem}, tile {self.tile}"
 
 
-def plans(device: Device, tiles: Sequence[Tile] = (), dtypes: Sequence[Dtype] = ()) -> list[tuple[Planned, ...]]:
+def plans(
+    device: Device, tiles: Sequence[Tile] = (), dtypes: Sequence[Dtype] = (), kernel: str | None = None
+) -> list[tuple[Planned, ...]]:
     """The launches for each tile and dtype; by default for all tiles that fit, each in its kernel's first dtype.
 
-    Raises: UsageError for a tile that no kernel of the dtypes has; DeviceError for a dtype
-    or a named tile that the device has no room for.
+    `kernel`: its name; None: for each dtype the first that runs here, and has the tile.
+
+    Raises: UsageError for a tile that no kernel of the dtypes has; DeviceError for a dtype,
+    a kernel or a named tile that the device has no room for.
     """
-    able = [kernel for kernel in KERNELS if device.compute_capability >= kernel.least_compute_capability]
     found = []
     known: set[Tile] = set()
-    for dtype in dtypes or [kernel.dtypes[0] for kernel in able]:
+    for dtype in dtypes or _first_dtypes(device, kernel):
         smallest = Problem(1, 1, 1, dtype)
-        kernel = kernel_for(smallest, device)
-        known |= {code.tile for code in kernel.codes}
-        for code in kernel.codes:
-            fits = stages_that_fit(kernel, code, smallest, device) is not None
-            if code.tile in tiles if tiles else fits:
-                need = facts(smallest, code.tile, device)
-                resources = Resources(need.threads, need.registers, need.shared_bytes)
-                places = device.sms * require_fit(f"tile {code.tile}", resources, device).count
-                found.append(planned(code.tile, dtype, places))
+        best = kernel_for(smallest, device, kernel)
+        of_dtype = [best] if kernel else [one for one in KERNELS if dtype in one.dtypes and one.runs_on(device)]
+        has = {code.tile: one.name for one in reversed(of_dtype) for code in one.codes}
+        known |= has.keys()
+        for tile in [tile for tile in tiles if tile in has] if tiles else fitting_tiles(best, smallest, device):
+            need = facts(smallest, tile, device, kernel_name=has[tile])
+            resources = Resources(need.threads, need.registers, need.shared_bytes)
+            places = device.sms * require_fit(f"tile {tile}", resources, device).count
+            found.append(planned(need.kernel, tile, dtype, places))
     for tile in tiles:
         if tile not in known:
             raise UsageError(f"tile {tile} is none of the kernels'; use one of {', '.join(sorted(map(str, known)))}")
     return found
 
 
-def planned(tile: Tile, dtype: Dtype, places: int) -> tuple[Planned, ...]:
+def _first_dtypes(device: Device, kernel: str | None) -> list[Dtype]:
+    """The first dtype of each kernel that runs here, or of the one of that name."""
+    able = [one for one in KERNELS if (one.runs_on(device) if kernel is None else one.name == kernel)]
+    return list(dict.fromkeys(one.dtypes[0] for one in able))
+
+
+def planned(kernel: str, tile: Tile, dtype: Dtype, places: int) -> tuple[Planned, ...]:
     """The launches for one tile on a device with that many places, the most telling first."""
     return tuple(
-        Planned(_problem(tile, dtype, max(1, round(tiles * places)), k_iters, cut), tile, Variant.parse(text))
+        Planned(_problem(tile, dtype, max(1, round(tiles * places)), k_iters, cut), tile, Variant.parse(text), kernel)
         for tiles, k_iters, text, cut in LAUNCHES
     )
 

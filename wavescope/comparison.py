@@ -66,6 +66,11 @@ class Comparison:
     work: Work | None = None
 
     @property
+    def kernel(self) -> str:
+        """The kernel that all contenders ran, but for a library; empty where none ran."""
+        return next((one.trace.launches[0].kernel for one in self.contenders if one.trace), "")
+
+    @property
     def k_iters(self) -> int:
         """k_iters of all tiles together."""
         if self.work is None:

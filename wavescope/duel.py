@@ -36,20 +36,22 @@ def duel(
     seed: int,
     progress: Progress,
     work: Work | None = None,
+    kernel: str | None = None,
 ) -> Comparison:
     """All variants measured on the same operands in one sequence, ratios against the first (timing.measure_regime).
 
     With `library`, cuBLAS is the last contender, or says why it could not run.  The
     grid-size model of the kernel's calibration chooses where a variant has no number.
-    `work`: tiles of unequal k, the same for all; cuBLAS has none such.
+    `work`: tiles of unequal k, the same for all; cuBLAS has none such.  `kernel`: its name,
+    None for the best (kernels.kernel_for).
 
     Raises: as measure.measure.
     """
     for variant in variants:
         variant.check_work(work)
     device = query(device_index)
-    fact = facts(problem, tile, device, most_ctas)
-    model = model_of(problem, tile, device, most_ctas)
+    fact = facts(problem, tile, device, most_ctas, kernel)
+    model = model_of(problem, tile, device, most_ctas, fact.kernel)
     stream = open_stream(device_index, f"{fact.kernel} {', '.join(map(str, variants))}, {problem}, tile {tile}")
     progress(f"compiling {fact.kernel} {tile} for {device.name}: {len(variants)} schedules")
     prepared: list[Prepared] = []
@@ -86,7 +88,9 @@ def duel(
                 trace=trace,
                 times={regime: each.time_ns for regime, each in of_one.items()},
                 ratios={regime: each.ratio for regime, each in of_one.items()},
-                predicted_ns=predicted_ns(problem, tile, variant, device, seed=seed, most_ctas=most_ctas, work=work),
+                predicted_ns=predicted_ns(
+                    problem, tile, variant, device, seed=seed, most_ctas=most_ctas, work=work, kernel=fact.kernel
+                ),
                 verified=verdicts,
                 notes=one.notes,
             )

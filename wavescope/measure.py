@@ -50,11 +50,13 @@ def measure(
     progress: Progress,
     model: GridModel = UNCALIBRATED,
     work: Work | None = None,
+    kernel: str | None = None,
 ) -> Trace:
     """A trace with one launch a regime: the median one of those timed in `repeat` rounds.
 
     `seconds`: length of a block of the sustained regime.  `most_ctas`: CTAs an SM may
-    hold at once, forced by padding shared memory.  `work`: tiles of unequal k.
+    hold at once, forced by padding shared memory.  `work`: tiles of unequal k.  `kernel`:
+    its name, None for the best (kernels.kernel_for).
 
     Raises: UsageError for a schedule that cannot do the work; DeviceError for what the
     device cannot hold; CompileError; IntegrityError for a wrong result, or records that
@@ -64,7 +66,7 @@ def measure(
         raise UsageError(f"repeat={repeat} gives no measurement; use 1 or more")
     variant.check_work(work)
     device = query(device_index)
-    fact = facts(problem, tile, device, most_ctas)
+    fact = facts(problem, tile, device, most_ctas, kernel)
     of_work = f" ({work})" if work else ""
     stream = open_stream(device_index, f"{fact.kernel} {variant}, {problem}{of_work}, tile {tile}, {device.name}")
     progress(f"compiling {fact.kernel} {tile} for {device.name}")

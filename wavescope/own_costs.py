@@ -51,10 +51,10 @@ def costs_of_tile(own: OwnCosts, launch: Launch, tile: Tile, trace: Trace) -> tu
     As calibrated for that tile, at the clock of this launch; where nobody has, scaled
     from this launch's own.
 
-    Raises: UsageError for a tile that the kernel lacks; DeviceError where it does not fit.
+    Raises: UsageError for a tile that the launch's kernel lacks; DeviceError where it does not fit.
     """
     assert launch.problem is not None
-    need = facts(launch.problem, tile, trace.device)
+    need = facts(launch.problem, tile, trace.device, kernel_name=launch.kernel)
     resources = Resources(need.threads, need.registers, need.shared_bytes)
     count = require_fit(f"tile {tile}", resources, trace.device).count
     dtype = launch.problem.dtype

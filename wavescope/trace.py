@@ -42,7 +42,7 @@ class Kind(IntEnum):
 
 # Kernels whose records say how long a unit waited inside.  The others write 0 there, which is
 # no measurement; simulations and files of older versions have none either.
-STALL_KERNELS = frozenset({"gemm_sm90"})
+STALL_KERNELS = frozenset({"gemm_sm90", "gemm_sm90_pingpong"})
 
 # What the kernels write, 64 bytes a span (trace.cuh); kind 0: the slot was not used.
 RECORD_DTYPE = np.dtype(

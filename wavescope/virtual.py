@@ -29,10 +29,11 @@ def run(
     most_ctas: int | None = None,
     seed: int = 0,
     work: Work | None = None,
+    kernel: str | None = None,
 ) -> Trace:
     """The trace of a simulated launch; `reason` (a clause) says in its notes why it is one.
 
-    `work`: tiles of unequal k.
+    `work`: tiles of unequal k.  `kernel`: its name, None for the best (kernels.kernel_for).
 
     Raises: DeviceError where the operands or a CTA do not fit the device; UsageError and
     ShapeError as decompose and kernels.facts.
@@ -42,7 +43,7 @@ def run(
             f"{problem} needs {problem.operand_bytes / 1e9:.1f} GB of device memory; {device.name} has "
             f"{device.memory_bytes / 1e9:.1f}; use a smaller problem"
         )
-    need = facts(problem, tile, device, most_ctas)
+    need = facts(problem, tile, device, most_ctas, kernel)
     fit = require_fit(f"tile {tile}", Resources(need.threads, need.registers, need.shared_bytes), device)
     units = tile.num_tiles(problem)
     if units > MAX_SIMULATED_UNITS:

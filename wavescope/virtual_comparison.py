@@ -27,18 +27,21 @@ def virtual_comparison(
     library: bool = False,
     most_ctas: int | None = None,
     work: Work | None = None,
+    kernel: str | None = None,
 ) -> Comparison:
     """Simulate every variant, with the same seed; the regime is called simulated, and a time is the T of its trace.
 
     `library`: a contender that says that no library can be simulated.  `most_ctas`: CTAs
-    an SM may hold at once.  `work`: tiles of unequal k.
+    an SM may hold at once.  `work`: tiles of unequal k.  `kernel`: as virtual.run.
 
     Raises: as virtual.run.
     """
     contenders: list[Contender] = []
     first_ns = 0.0
     for variant in variants:
-        trace = run(problem, tile, variant, device, reason=reason, most_ctas=most_ctas, seed=seed, work=work)
+        trace = run(
+            problem, tile, variant, device, reason=reason, most_ctas=most_ctas, seed=seed, work=work, kernel=kernel
+        )
         time_ns = span_ns(trace)
         first_ns = first_ns or time_ns
         contenders.append(
@@ -64,10 +67,21 @@ def predicted_ns(
     seed: int,
     most_ctas: int | None = None,
     work: Work | None = None,
+    kernel: str | None = None,
 ) -> float | None:
     """T of a variant on the calibrated virtual device, in ns (an estimate); None where it cannot be simulated."""
     try:
-        trace = run(problem, tile, variant, device, reason="it predicts", most_ctas=most_ctas, seed=seed, work=work)
+        trace = run(
+            problem,
+            tile,
+            variant,
+            device,
+            reason="it predicts",
+            most_ctas=most_ctas,
+            seed=seed,
+            work=work,
+            kernel=kernel,
+        )
     except WavescopeError:
         return None
     return span_ns(trace)

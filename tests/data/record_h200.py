@@ -15,7 +15,7 @@ import numpy as np
 
 from wavescope.calibration_launches import ALL_PLACES, planned
 from wavescope.cuda_device import query
-from wavescope.kernels import KERNELS
+from wavescope.kernels import GEMM_MMA, GEMM_SIMT
 from wavescope.measure import measure
 from wavescope.problem import Problem, Tile
 from wavescope.trace import Trace, join
@@ -28,11 +28,19 @@ SHAPES = ((2304, 2304, 4096, "fixed"), (2304, 2304, 1024, "fixed"), (2304, 1792,
 ROUNDS = 7
 
 
-def one(problem: Problem, tile: Tile, variant: Variant) -> Trace:
+def one(problem: Problem, tile: Tile, variant: Variant, kernel: str) -> Trace:
     """The median of a few launches, regime cool."""
     return measure(
-        problem, tile, variant, 0, repeat=ROUNDS, seed=1, progress=lambda text: None, model=ALL_PLACES
-    )  # fmt: skip
+        problem,
+        tile,
+        variant,
+        0,
+        repeat=ROUNDS,
+        seed=1,
+        progress=lambda text: None,
+        model=ALL_PLACES,
+        kernel=kernel,
+    )
 
 
 def together(traces: list[Trace]) -> Trace:
@@ -49,16 +57,16 @@ def main() -> None:
     """Measure and save."""
     folder = Path(sys.argv[1])
     query(0)
-    for kernel in KERNELS:
+    for kernel in (GEMM_MMA, GEMM_SIMT):
         for code in kernel.codes:
             for m, n, k, schedule in SHAPES:
-                trace = one(Problem(m, n, k, kernel.dtypes[0]), code.tile, Variant(schedule))
+                trace = one(Problem(m, n, k, kernel.dtypes[0]), code.tile, Variant(schedule), kernel.name)
                 save(trace, folder / f"{kernel.name}-{code.tile}-{schedule}-{m}x{n}x{k}.parquet")
             places = trace.launches[0].places
-            plans = planned(code.tile, kernel.dtypes[0], places)
+            plans = planned(kernel.name, code.tile, kernel.dtypes[0], places)
             others = [plan for plan in plans if plan.variant.schedule != "fixed"]
             for name, chosen in (("schedules", others), ("edges", [plan for plan in plans if plan.has_edges])):
-                found = [one(plan.problem, plan.tile, plan.variant) for plan in chosen]
+                found = [one(plan.problem, plan.tile, plan.variant, plan.kernel) for plan in chosen]
                 save(together(found), folder / f"{kernel.name}-{code.tile}-{name}.parquet")
 
 

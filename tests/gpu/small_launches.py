@@ -3,11 +3,11 @@
 import itertools
 
 from wavescope.cuda_device import query
-from wavescope.kernels import facts, kernel_for
+from wavescope.kernels import facts
 from wavescope.launch import open_stream
 from wavescope.measure import verify_integers
 from wavescope.prepare import prepare, run
-from wavescope.problem import Problem
+from wavescope.problem import Problem, Tile
 from wavescope.schedule import SCHEDULES, SPLIT_SCHEDULES, Raster
 from wavescope.variant import Variant
 from wavescope.work import Work
@@ -23,7 +23,7 @@ def main() -> None:
     for (m, n, k), (schedule, work) in itertools.product(SHAPES, kinds):
         dtype, layout = next(dtypes)
         problem = Problem(m, n, k, dtype, layout)  # type: ignore[arg-type]
-        tile = kernel_for(problem, device).codes[0].tile
+        tile = Tile(128, 128, 8) if problem.dtype == "fp32" else Tile(64, 64, 64)
         variant = Variant(schedule, raster=Raster("grouped3"))
         prepared = prepare(problem, tile, variant, device, 0, facts(problem, tile, device), work=work)
         verify_integers(prepared, 7, open_stream(0, str(problem)))
@@ -31,7 +31,7 @@ def main() -> None:
     cut = (Problem(65, 67, 200), Problem(129, 250, 300, "fp32", "nn"), Problem(64 * 12, 64 * device.sms // 11, 128))
     texts = ("splitk:2", f"streamk:{device.sms}", "hybrid", "tailsplit:2")
     for problem, text, reduction in itertools.product(cut, texts, ("", "@atomic")):
-        tile = kernel_for(problem, device).codes[0].tile
+        tile = Tile(128, 128, 8) if problem.dtype == "fp32" else Tile(64, 64, 64)
         alone = facts(problem, tile, device, most_ctas=1)
         prepared = prepare(problem, tile, Variant.parse(text + reduction), device, 0, alone)
         assert prepared.schedule.num_slots > 0, (problem, text)

@@ -151,6 +151,7 @@ def _measured(device: str, tiles: Sequence[Tile], dtypes: Sequence[Dtype], secon
             seed=1,
             progress=lambda text: None,
             model=ALL_PLACES,
+            kernel=launch.kernel,
         )
 
     found, left_out = record(plans(facts, tiles, dtypes), one, seconds, note)

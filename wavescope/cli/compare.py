@@ -9,7 +9,17 @@ from typing import TYPE_CHECKING, Annotated, NamedTuple, cast
 import typer
 
 from wavescope.cli.numbers import positive_number, whole_number
-from wavescope.cli.options import CtasPerSm, DeviceName, Dtype, Layout, RegimeName, WorkWords, one_of
+from wavescope.cli.options import (
+    CtasPerSm,
+    DeviceName,
+    Dtype,
+    KernelWord,
+    Layout,
+    RegimeName,
+    WorkWords,
+    kernel_name,
+    one_of,
+)
 from wavescope.cli.profile import (
     DEFAULT_REPEAT,
     DEFAULT_SECONDS,
@@ -56,6 +66,7 @@ def compare(
         str | None,
         typer.Option(metavar="MxNxK", help="Tile of all contenders.  [default: the largest that gives every SM one]"),
     ] = None,
+    kernel: KernelWord = "auto",
     device: DeviceName = None,
     regime: RegimeName = "both",
     repeat: Annotated[str, typer.Option(metavar="COUNT", help="Rounds of cool timing on a GPU.")] = str(DEFAULT_REPEAT),
@@ -110,6 +121,7 @@ def compare(
         None if ctas_per_sm is None else whole_number("--ctas-per-sm", ctas_per_sm, most=MAX_CTAS_PER_SM, example=1),
         number,
         None if work is None else Work.parse(work, number),
+        kernel_name(kernel),
     )
     for variant in lineup.variants:
         variant.check_work(how.work)
@@ -136,7 +148,8 @@ def compare(
 class Timed(NamedTuple):
     """How contenders are run: regimes, rounds and seconds of a GPU's timing.
 
-    `most_ctas` None: as many as fit; `work` None: every tile sums over all of k.
+    `most_ctas` None: as many as fit; `work` None: every tile sums over all of k; `kernel`:
+    its name, None for the best that can.
     """
 
     regimes: tuple[str, ...]
@@ -145,6 +158,7 @@ class Timed(NamedTuple):
     most_ctas: int | None
     seed: int
     work: Work | None
+    kernel: str | None
 
 
 def _run(problem: Problem, tile: Tile | None, lineup: Lineup, target: Target, how: Timed) -> Comparison:
@@ -153,7 +167,7 @@ def _run(problem: Problem, tile: Tile | None, lineup: Lineup, target: Target, ho
     from wavescope.comparison import arranged
     from wavescope.kernels import default_tile
 
-    what = (problem, tile or default_tile(problem, target.device), lineup.variants)
+    what = (problem, tile or default_tile(problem, target.device, how.kernel), lineup.variants)
     if target.cuda_index is None:
         from wavescope.virtual_comparison import virtual_comparison
 
@@ -165,6 +179,7 @@ def _run(problem: Problem, tile: Tile | None, lineup: Lineup, target: Target, ho
             library=lineup.library,
             most_ctas=how.most_ctas,
             work=how.work,
+            kernel=how.kernel,
         )
         return arranged(simulated, lineup.names)
     from wavescope.duel import duel
@@ -180,6 +195,7 @@ def _run(problem: Problem, tile: Tile | None, lineup: Lineup, target: Target, ho
         seed=how.seed,
         progress=note,
         work=how.work,
+        kernel=how.kernel,
     )
     return arranged(measured, lineup.names)
 

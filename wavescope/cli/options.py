@@ -42,6 +42,15 @@ WorkWords = Annotated[
 
 
 Dtype = Annotated[str, typer.Option(metavar="TYPE", help="bf16, fp16 or fp32.")]
+KernelWord = Annotated[
+    str,
+    typer.Option(
+        "--kernel",
+        metavar="NAME",
+        help="gemm_sm90 (Hopper's tensor cores), gemm_mma (sm_80 and later) or gemm_simt (fp32), short sm90, mma, "
+        "simt; auto: the first of them that runs here, and has the type and the tile.",
+    ),
+]
 Layout = Annotated[
     str, typer.Option(metavar="LAYOUT", help="How B is stored: tn as [N, K], nn as [K, N]; A is [M, K].")
 ]
@@ -59,6 +68,19 @@ RegimeName = Annotated[
 CtasPerSm = Annotated[
     str | None, typer.Option(metavar="COUNT", help="At most so many CTAs on an SM, by padding shared memory.")
 ]
+
+
+def kernel_name(word: str) -> str | None:
+    """The kernel that --kernel names, by its whole or short name; None for auto.
+
+    Raises: UsageError naming the kernels there are.
+    """
+    from wavescope.kernels import KERNELS
+
+    names = tuple(kernel.name for kernel in KERNELS)
+    short = {name.removeprefix("gemm_"): name for name in names}
+    name = one_of("--kernel", short.get(word, word), ("auto", *names))
+    return None if name == "auto" else name
 
 
 def one_of(option: str, value: str, known: tuple[Name, ...]) -> Name:

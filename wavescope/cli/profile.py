@@ -15,9 +15,11 @@ from wavescope.cli.options import (
     Dtype,
     FailUnder,
     Json,
+    KernelWord,
     Layout,
     RegimeName,
     WorkWords,
+    kernel_name,
     one_of,
 )
 
@@ -60,6 +62,7 @@ def profile(
         str | None,
         typer.Option(metavar="MxNxK", help="Tile, such as 128x256x64.  [default: the largest that gives every SM one]"),
     ] = None,
+    kernel: KernelWord = "auto",
     raster: Annotated[
         str, typer.Option(metavar="ORDER", help="Order of the tiles: row, column, or groupedG (G rows together).")
     ] = "grouped8",
@@ -100,7 +103,7 @@ def profile(
     )
     number = whole_number("--seed", seed, least=0, most=MAX_SEED, example=0)
     problem = Problem(rows, columns, depth, one_of("--dtype", dtype, DTYPES), one_of("--layout", layout, LAYOUTS))
-    asked = None if tile is None else Tile.parse(tile)
+    asked, named = None if tile is None else Tile.parse(tile), kernel_name(kernel)
     wanted = outputs(json=json, csv=csv, fail_under=fail_under, trace=output)
 
     from wavescope.cli.target import choose
@@ -115,7 +118,7 @@ def profile(
     target = choose(device)
     if target.cuda_index is None and json:
         note(f"simulated because {target.reason}")
-    job = Job(problem, asked, variant, most_ctas, number, irregular)
+    job = Job(problem, asked, variant, most_ctas, number, irregular, named)
     trace = record(job, target, REGIMES[:2] if how == "both" else (how,), rounds, block_s)
     if wanted.trace:
         from wavescope.trace_file import save
@@ -126,7 +129,10 @@ def profile(
 
 
 class Job(NamedTuple):
-    """What is to be run; `tile` None: the kernel's default, `most_ctas` None: as many as fit, `work` None: all of k."""
+    """What is to be run; `tile` None: the kernel's default, `most_ctas` None: as many as fit, `work` None: all of k.
+
+    `kernel`: its name, None for the best that can.
+    """
 
     problem: Problem
     tile: Tile | None
@@ -134,6 +140,7 @@ class Job(NamedTuple):
     most_ctas: int | None
     seed: int
     work: Work | None
+    kernel: str | None
 
 
 def record(job: Job, target: Target, regimes: Sequence[str], repeat: int, seconds: float) -> Trace:
@@ -141,11 +148,19 @@ def record(job: Job, target: Target, regimes: Sequence[str], repeat: int, second
     from wavescope.cli.console import note
     from wavescope.kernels import default_tile
 
-    what = (job.problem, job.tile or default_tile(job.problem, target.device), job.variant)
+    what = (job.problem, job.tile or default_tile(job.problem, target.device, job.kernel), job.variant)
     if target.cuda_index is None:
         from wavescope.virtual import run
 
-        return run(*what, target.device, reason=target.reason, most_ctas=job.most_ctas, seed=job.seed, work=job.work)
+        return run(
+            *what,
+            target.device,
+            reason=target.reason,
+            most_ctas=job.most_ctas,
+            seed=job.seed,
+            work=job.work,
+            kernel=job.kernel,
+        )
     from wavescope.calibration import model_of
     from wavescope.grid_model import UNCALIBRATED
     from wavescope.measure import measure
@@ -161,6 +176,7 @@ def record(job: Job, target: Target, regimes: Sequence[str], repeat: int, second
         most_ctas=job.most_ctas,
         seed=job.seed,
         progress=note,
-        model=model_of(*what[:2], target.device, job.most_ctas) if splits else UNCALIBRATED,
+        model=model_of(*what[:2], target.device, job.most_ctas, job.kernel) if splits else UNCALIBRATED,
         work=job.work,
+        kernel=job.kernel,
     )

@@ -50,13 +50,14 @@ def _header(page: Page, found: Comparison) -> list[Text]:
     major, minor = device.compute_capability
     rows = [
         ("device", f"{device.name}, {device.sms} SMs, sm_{major}{minor}, up to {device.max_clock_mhz:g} MHz"),
+        ("kernel", f"{found.kernel}, for every schedule" if found.kernel else ""),
         ("tiles", f"{_tiles(found)}, for every schedule"),
     ]
     rows += [(one.name, ran) for one in found.contenders if (ran := _what_ran(one))]
     rows += _verified(found)
     rows += [("note", note) for note in _notes(found)]
     for label, text in rows:
-        result += _labelled(page, label, text)
+        result += _labelled(page, label, text) if text else []
     return result
 
 
