@@ -11,6 +11,8 @@ from wavescope.errors import UsageError
 
 Name = TypeVar("Name", bound=str)
 
+AUTO = "auto"  # in place of a tile or schedule: the one with the least predicted time
+
 Json = Annotated[bool, typer.Option("--json", help="Print the report as JSON (and nothing else) on stdout.")]
 Csv = Annotated[
     Path | None,
@@ -79,8 +81,19 @@ def kernel_name(word: str) -> str | None:
 
     names = tuple(kernel.name for kernel in KERNELS)
     short = {name.removeprefix("gemm_"): name for name in names}
-    name = one_of("--kernel", short.get(word, word), ("auto", *names))
-    return None if name == "auto" else name
+    name = one_of("--kernel", short.get(word, word), (AUTO, *names))
+    return None if name == AUTO else name
+
+
+def is_auto(word: str) -> bool:
+    """Whether a tile or schedule is to be chosen.
+
+    Raises: UsageError where auto comes with options.
+    """
+    name = word.strip()
+    if name.startswith((f"{AUTO}:", f"{AUTO}@")):
+        raise UsageError(f'"{word}": {AUTO} takes no options; it chooses the schedule and its number')
+    return name == AUTO
 
 
 def one_of(option: str, value: str, known: tuple[Name, ...]) -> Name:
