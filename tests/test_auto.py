@@ -69,7 +69,7 @@ def test_few_tiles_of_long_sums_are_cut() -> None:
     found = rank(Problem(512, 512, 8192), H200, kernel="gemm_sm90")
     assert found.best.variant.schedule in SPLIT_SCHEDULES
     whole = rank(Problem(512, 512, 8192), H200, kernel="gemm_sm90", variants=[Variant("persistent")]).best
-    assert found.best.predicted_ns < 0.6 * whole.predicted_ns
+    assert found.best.predicted_ns < 0.75 * whole.predicted_ns
 
 
 @pytest.mark.usefixtures("even_costs")

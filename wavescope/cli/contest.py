@@ -40,7 +40,7 @@ def run(problem: Problem, tile: Tile | None, any_tile: bool, lineup: Lineup, tar
     from wavescope.kernels import default_tile
 
     tile = tile or default_tile(problem, target.device, how.kernel)
-    given = [variant for variant in lineup.variants if variant is not None]
+    given = tuple(variant for variant in lineup.variants if variant is not None)
     if len(given) == len(lineup.variants) and not any_tile:
         return arranged(_compared(problem, tile, given, lineup.library, target, how), lineup.names)
     from wavescope.auto import rank
@@ -59,7 +59,7 @@ def run(problem: Problem, tile: Tile | None, any_tile: bool, lineup: Lineup, tar
     best = ranking.best
     if target.cuda_index is not None:
         note(str(ranking))
-    variants = [variant or best.variant for variant in lineup.variants]
+    variants = tuple(variant or best.variant for variant in lineup.variants)
     how = how._replace(kernel=best.kernel)
     found = _compared(problem, best.tile, variants, lineup.library, target, how)
     named = [
