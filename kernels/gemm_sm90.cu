@@ -1,16 +1,19 @@
 // C[m, n] = A[m, k] x B on Hopper's tensor cores (sm_90a): one warp copies boxes of A and B
-// into a ring of stages (TMA), GROUPS warpgroups multiply them (wgmma), and results leave
-// through shared memory (TMA).  B is stored [n, k] (layout tn) or [k, n] (nn).
+// into a ring of stages (TMA), warpgroups multiply them (wgmma), and results leave through
+// shared memory (TMA).  B is stored [n, k] (layout tn) or [k, n] (nn).
 //
-// -D: TILE_M TILE_N TILE_K  GROUPS (warpgroups that multiply, one below the other)  STAGES
-//     STORE_BUFFERS (16 x 64 elements each, of a warp)  DTYPE (0 bf16, 1 fp16)
+// Two teams take the tiles of a CTA in turn, so that one multiplies while the other stores
+// its tile or meets other CTAs' partial sums; or one team of several warpgroups takes all.
+//
+// -D: TILE_M TILE_N TILE_K  TEAMS  GROUPS (warpgroups of a team, one below the other)  STAGES
+//     STORE_BUFFERS (16 x 64 elements each, or 16 x 32, of a warp)  DTYPE (0 bf16, 1 fp16)
 //     LAYOUT (0 tn, 1 nn)  SCHEDULE (schedule.cuh)  REDUCTION (fixup.cuh)
 //     WORK (1: tiles of unequal k, as `work` says)  PROBE (trace.cuh)
 // map_a, map_b, map_c: A, B and C as the driver encodes them, in boxes of BoxA, BoxB and
 // BoxC (tensor_maps.py).  Rows start at multiples of 16 bytes; elements beyond m, n, k are
 // neither read nor written.
 constexpr int WARPGROUP = 128;
-#define WORKERS (GROUPS * 128)
+#define WORKERS (GROUPS * 128)  // of a team
 
 #include "hopper.cuh"
 #include "loop.cuh"
@@ -18,46 +21,56 @@ constexpr int WARPGROUP = 128;
 
 using namespace wavescope;
 
-constexpr int THREADS = WORKERS + WARPGROUP;  // the last warpgroup: one warp copies, three may add partial sums
-constexpr int COPIER = WORKERS;               // the thread that copies
+constexpr int MULTIPLIERS = TEAMS * WORKERS;
+constexpr int THREADS = MULTIPLIERS + WARPGROUP;  // the last warpgroup: one warp copies, three may add partial sums
+constexpr int COPIER = MULTIPLIERS;               // the thread that copies
 constexpr int ADDERS = 3;
 constexpr bool TN = LAYOUT == 0;
 constexpr int GROUP_M = TILE_M / GROUPS, BLOCKS = GROUP_M / 64;  // wgmma is 64 x TILE_N x 16
 constexpr int FLOATS = BLOCKS * TILE_N / 2;                      // accumulators of a thread
 constexpr int STEPS = TILE_K / 16;
-constexpr int BYTES_A = TILE_M * TILE_K * 2, BYTES_B = TILE_N * TILE_K * 2, BYTES_STAGE = BYTES_A + BYTES_B;
-constexpr int BOX_COLUMNS = 64;                              // of C, and of B where that is [k, n]
-constexpr int BYTES_BOX_B = BOX_COLUMNS * TILE_K * 2, BYTES_BOX_C = BOX_COLUMNS * 16 * 2;
-constexpr bool ADD_SHARES = is_cooperative(SCHEDULE);
+constexpr int BOXES_B = TN ? 1 : (TILE_N + 63) / 64;  // along n, where B's rows run along n
+constexpr int BYTES_A = TILE_M * TILE_K * 2, BYTES_B = TN ? TILE_N * TILE_K * 2 : BOXES_B * 64 * TILE_K * 2;
+constexpr int BYTES_STAGE = BYTES_A + BYTES_B;
+constexpr int COLUMNS_B = 64, BYTES_BOX_B = COLUMNS_B * TILE_K * 2;
+constexpr int COLUMNS_C = TILE_N % 64 == 0 ? 64 : 32, BYTES_BOX_C = COLUMNS_C * 16 * 2;  // what a warp stores at once
+constexpr bool ADD_SHARES = is_cooperative(SCHEDULE) && TEAMS == 1;
+constexpr bool NAMES_RECORDS = !splits_tiles(SCHEDULE);
+constexpr bool ANNOUNCES = SCHEDULE == DYNAMIC || TEAMS > 1;  // the copier says whose turn it is
 
 static_assert(TILE_K == 64, "a row of a stage is one swizzled line of 128 bytes");
-static_assert(TILE_M % (64 * GROUPS) == 0 && TILE_N % BOX_COLUMNS == 0, "whole wgmma rows, whole boxes of C");
+static_assert(TILE_M % (64 * GROUPS) == 0 && TILE_N % COLUMNS_C == 0, "whole wgmma rows, whole boxes of C");
 static_assert(TILE_M <= 256 && TILE_N <= 256, "one box of A, and of B");
 static_assert(STAGES >= 2 && STORE_BUFFERS >= 1, "a stage is read while the next one comes");
 
-// Registers of a thread, from one pool that __launch_bounds__ sets: GROUPS x MULTIPLIER + COPIER_REGISTERS.
-constexpr int COPIER_REGISTERS = GROUPS == 3 ? (ADD_SHARES ? 56 : 32) : ADD_SHARES ? 72 : 40;
-constexpr int MULTIPLIER_REGISTERS = GROUPS == 3 ? (ADD_SHARES ? 152 : 160) : ADD_SHARES ? 216 : 232;
+// Registers of a thread, from the pool that __launch_bounds__ sets for all warpgroups together.
+constexpr int MULTIPLYING_GROUPS = TEAMS * GROUPS;
+constexpr int COPIER_REGISTERS = MULTIPLYING_GROUPS == 3 ? (ADD_SHARES ? 56 : 32) : ADD_SHARES ? 72 : 40;
+constexpr int MULTIPLIER_REGISTERS = MULTIPLYING_GROUPS == 3 ? (ADD_SHARES ? 152 : 160) : ADD_SHARES ? 216 : 232;
 
-// Barriers of the CTA (hopper.cuh, meet_at): 0 all, 1 those who multiply (memory.cuh).
-constexpr int PART_IS_LEFT = 2, SHARE_IS_ADDED = 3;
+// Barriers of the CTA (hopper.cuh, meet_at): 0 all, then each team's (memory.cuh).
+constexpr int PART_IS_LEFT = 1 + TEAMS, ALL_IS_DONE = 2 + TEAMS;
 
 // What the copying warp and those who multiply say to each other.
 struct Ring {
-    unsigned long long full[STAGES], empty[STAGES];
-    unsigned long long drawn[2], taken[2];  // numbers of the shared counter
-    int ticket[2];
+    unsigned long long full[TEAMS][STAGES], empty[STAGES];
+    unsigned long long announced[2], taken[2];  // turns: of even and of odd rounds
+    int ticket[2], stage[2];                    // number of the shared counter; the unit's first stage
     unsigned int waited[STAGES];  // cycles the copier waited in the unit that ends with this stage
 };
 
-// Where one of them stands in the ring.
+// Where one of them stands in the ring, and the parity of the phase of each stage's barrier that it waits for next.
+// A team's own barriers move on with its own units only: it sees no phase that it has not waited for.
 struct Place {
     int stage;
-    unsigned int parity;
+    unsigned int parities;
 };
 
+__device__ __forceinline__ unsigned int parity(const Place& at) { return at.parities >> at.stage & 1; }
+
 __device__ __forceinline__ void advance(Place& at) {
-    if (++at.stage == STAGES) at.stage = 0, at.parity ^= 1;
+    at.parities ^= 1u << at.stage;
+    if (++at.stage == STAGES) at.stage = 0;
 }
 
 // Until the phase is over; a launch that waits in vain fails, and does not hang.
@@ -82,61 +95,93 @@ __device__ __forceinline__ unsigned int timed_wait(unsigned int barrier, unsigne
 }
 
 // Barriers of a stage, from the address of the Ring.
-__device__ __forceinline__ unsigned int full(unsigned int ring_at, int stage) { return ring_at + stage * 8; }
+__device__ __forceinline__ unsigned int full(unsigned int ring_at, int of_team, int stage) {
+    return ring_at + (of_team * STAGES + stage) * 8;
+}
 __device__ __forceinline__ unsigned int empty(unsigned int ring_at, int stage) {
-    return ring_at + (STAGES + stage) * 8;
+    return ring_at + (TEAMS * STAGES + stage) * 8;
 }
 
-// The number a round works with, from the copier, who draws it while the round before is multiplied.
-struct Helpers {
-    static constexpr bool ADD_SHARES = ::ADD_SHARES;
-    Ring* ring;
+// A team learns from the copier where the unit of a round is in the ring, and its ticket.
+__device__ __forceinline__ int take_turn(Ring& ring, int round, Place& at) {
+    const int turn = round % 2;
+    wait_for(shared_address(&ring.announced[turn]), round / 2 & 1);
+    const int ticket = *static_cast<volatile int*>(&ring.ticket[turn]);
+    at.stage = *static_cast<volatile int*>(&ring.stage[turn]);
+    __syncwarp();
+    if (threadIdx.x % 32 == 0) arrive(shared_address(&ring.taken[turn]));
+    return ticket;
+}
 
+__device__ __forceinline__ void announce(Ring& ring, int round, int ticket, const Place& at) {
+    const int turn = round % 2;
+    wait_for(shared_address(&ring.taken[turn]), (round / 2 & 1) ^ 1);
+    *static_cast<volatile int*>(&ring.ticket[turn]) = ticket;
+    *static_cast<volatile int*>(&ring.stage[turn]) = at.stage;
+    arrive(shared_address(&ring.announced[turn]));
+}
+
+struct Helpers {
+    static constexpr bool ADD_SHARES = ::ADD_SHARES, NAME_RECORDS = true, TEAM_COPIES = false;
+    Ring* ring;
+    Place* at;
+
+    // The copier has drawn the number while the round before was multiplied.
     __device__ __forceinline__ int draw(int round, int*, const Plan&, int*) const {
-        const int at = round % 2;
-        wait_for(shared_address(&ring->drawn[at]), round / 2 & 1);
-        const int ticket = *static_cast<volatile int*>(&ring->ticket[at]);
-        __syncwarp();
-        if (threadIdx.x % 32 == 0) arrive(shared_address(&ring->taken[at]));
-        return ticket;
+        return take_turn(*ring, round, *at);
     }
-    __device__ __forceinline__ void part_is_left() const { pass_by(PART_IS_LEFT, WORKERS + ADDERS * 32); }
+    __device__ __forceinline__ void part_is_left() const {
+        if (ADD_SHARES) pass_by(PART_IS_LEFT, MULTIPLIERS + ADDERS * 32);
+    }
     __device__ __forceinline__ void wait() const {
         wait_boxes_stored();
-        if (ADD_SHARES) meet_at(SHARE_IS_ADDED, WORKERS + ADDERS * 32);
+        if (ADD_SHARES)
+            meet_at(ALL_IS_DONE, MULTIPLIERS + ADDERS * 32);
+        else if (TEAMS > 1 && (splits_tiles(SCHEDULE) || PROBE))
+            meet_at(ALL_IS_DONE, MULTIPLIERS);
     }
 };
 
-__device__ __forceinline__ int draw_ticket(Ring& ring, int round, int* counter, const Plan& plan) {
-    const int at = round % 2;
-    wait_for(shared_address(&ring.taken[at]), (round / 2 & 1) ^ 1);
+__device__ __forceinline__ int draw_ticket(int* counter, const Plan& plan) {
     const int ticket = atomicAdd(counter, 1);
     // every CTA draws one ticket too many; who draws the last of all leaves 0 behind
     if (ticket == num_tiles(plan.grid) + static_cast<int>(gridDim.x) - 1) atomicExch(counter, 0);
-    *static_cast<volatile int*>(&ring.ticket[at]) = ticket;
-    arrive(shared_address(&ring.drawn[at]));
     return ticket;
 }
+
+#if PROBE
+__device__ __forceinline__ void name_records(Record* records, const Unit& unit, int of_team, unsigned int waited) {
+    Record* const record = record_of<SCHEDULE>(records, unit, PART_MAC);
+    record_name(record, KIND_MAC, span_of(unit), of_team);
+    record_name(record + PART_EPILOGUE, KIND_EPILOGUE, span_of(unit), of_team, waited);
+}
+#endif
 
 // One thread: all boxes of all units of the CTA, as stages become free.
 __device__ __forceinline__ void copy_units(const Plan& plan, const TensorMap& map_a, const TensorMap& map_b, Ring& ring,
                                            unsigned int ring_at, unsigned int stages, int* counter,
-                                           const TileWork* work) {
-    Place at{0, 0};
+                                           const TileWork* work, Record* records) {
+    Place at{0, ~0u};  // every stage is empty
     Unit unit;
     for (int round = 0, ticket = 0;; ++round) {
-        if (SCHEDULE == DYNAMIC) ticket = draw_ticket(ring, round, counter, plan);
-        if (!next_unit(SCHEDULE, plan, blockIdx.x, round, ticket, &unit)) break;
+        if (SCHEDULE == DYNAMIC) ticket = draw_ticket(counter, plan);
+        const bool is_over = !next_unit(SCHEDULE, plan, blockIdx.x, round, ticket, &unit);
+        if (ANNOUNCES && (SCHEDULE == DYNAMIC || !is_over)) announce(ring, round, ticket, at);
+        if (is_over) {
+            if (SCHEDULE == DYNAMIC && TEAMS > 1) announce(ring, round + 1, ticket, at);  // the other team ends as well
+            break;
+        }
         if (WORK) unit = unit_of_work(plan.grid, work[unit.index], unit.index);
         const int m = unit.tile_m * TILE_M, n = unit.tile_n * TILE_N;
         unsigned int waited = 0;
 #pragma unroll 1
         for (int k_iter = unit.k_begin; k_iter < unit.k_end; ++k_iter) {
-            waited += timed_wait(empty(ring_at, at.stage), at.parity ^ 1);
-            const unsigned int arrived = full(ring_at, at.stage), to = stages + at.stage * BYTES_STAGE;
+            waited += timed_wait(empty(ring_at, at.stage), parity(at));
+            const unsigned int arrived = full(ring_at, round % TEAMS, at.stage), to = stages + at.stage * BYTES_STAGE;
             const int k = k_iter * TILE_K;
 #if PROBE
-            if (k_iter == unit.k_end - 1) *static_cast<volatile unsigned int*>(&ring.waited[at.stage]) = waited;
+            if (!NAMES_RECORDS && k_iter == unit.k_end - 1)
+                *static_cast<volatile unsigned int*>(&ring.waited[at.stage]) = waited;
 #endif
             arrive_expecting(arrived, BYTES_STAGE);
             copy_box(to, map_a, k, m, arrived);
@@ -144,11 +189,14 @@ __device__ __forceinline__ void copy_units(const Plan& plan, const TensorMap& ma
                 copy_box(to + BYTES_A, map_b, k, n, arrived);
             } else {
 #pragma unroll
-                for (int box = 0; box < TILE_N / BOX_COLUMNS; ++box)
-                    copy_box(to + BYTES_A + box * BYTES_BOX_B, map_b, n + box * BOX_COLUMNS, k, arrived);
+                for (int box = 0; box < BOXES_B; ++box)
+                    copy_box(to + BYTES_A + box * BYTES_BOX_B, map_b, n + box * COLUMNS_B, k, arrived);
             }
             advance(at);
         }
+#if PROBE
+        if (NAMES_RECORDS) name_records(records, unit, round % TEAMS, waited);
+#endif
     }
 }
 
@@ -156,41 +204,47 @@ __device__ __forceinline__ void release_stage(unsigned int ring_at, int stage) {
     if (threadIdx.x % 32 == 0) arrive(empty(ring_at, stage));
 }
 
+// The products of a k_iter, into acc or onto it.
+template <bool FIRST>
+__device__ __forceinline__ void multiply_stage(float (&acc)[BLOCKS][TILE_N / 2], unsigned int stage) {
+    const unsigned int my_rows = worker() / WARPGROUP * GROUP_M * TILE_K * 2;
+    const unsigned long long a = operand(stage + my_rows, true, 0);
+    const unsigned long long b = operand(stage + BYTES_A, TN, BYTES_BOX_B);
+    products_begin();
+#pragma unroll
+    for (int step = 0; step < STEPS; ++step)
+#pragma unroll
+        for (int i = 0; i < BLOCKS; ++i) {
+            const unsigned long long to_a = step * 32 + i * 64 * TILE_K * 2, to_b = step * (TN ? 32 : 16 * COLUMNS_B * 2);
+            if (FIRST && step == 0)
+                multiply<DTYPE, LAYOUT, false>(acc[i], a + (to_a >> 4), b + (to_b >> 4));
+            else
+                multiply<DTYPE, LAYOUT, true>(acc[i], a + (to_a >> 4), b + (to_b >> 4));
+        }
+    products_commit();
+}
+
 // The products of a unit, into acc.
 __device__ __forceinline__ Stalls multiply_unit(float (&acc)[BLOCKS][TILE_N / 2], const Unit& unit, const Ring& ring,
                                                 unsigned int ring_at, unsigned int stages, Place& at) {
     Stalls stalls{};
-    if (unit.k_begin >= unit.k_end) {
+    if (WORK && unit.k_begin >= unit.k_end) {
 #pragma unroll
         for (int i = 0; i < BLOCKS; ++i)
 #pragma unroll
             for (int f = 0; f < TILE_N / 2; ++f) acc[i][f] = 0.f;
         return stalls;
     }
-    // what the registers held is no longer needed, though the first instruction names them
-#pragma unroll
-    for (int i = 0; i < BLOCKS; ++i)
-#pragma unroll
-        for (int f = 0; f < TILE_N / 2; ++f) asm volatile("" : "=f"(acc[i][f]));
-    const unsigned int my_rows = threadIdx.x / WARPGROUP * GROUP_M * TILE_K * 2;
-    int before = 0;
+    stalls.operands += timed_wait(full(ring_at, team(), at.stage), parity(at));
+    multiply_stage<true>(acc, stages + at.stage * BYTES_STAGE);
+    int before = at.stage;
+    advance(at);
 #pragma unroll 1
-    for (int k_iter = unit.k_begin; k_iter < unit.k_end; ++k_iter) {
-        stalls.operands += timed_wait(full(ring_at, at.stage), at.parity);
-        const unsigned int stage = stages + at.stage * BYTES_STAGE;
-        const unsigned long long a = operand(stage + my_rows, true, 0);
-        const unsigned long long b = operand(stage + BYTES_A, TN, BYTES_BOX_B);
-        products_begin();
-#pragma unroll
-        for (int step = 0; step < STEPS; ++step)
-#pragma unroll
-            for (int i = 0; i < BLOCKS; ++i)
-                multiply_add<DTYPE, LAYOUT>(acc[i], a + (step * 32 + i * 64 * TILE_K * 2 >> 4),
-                                            b + (step * (TN ? 32 : 16 * BOX_COLUMNS * 2) >> 4),
-                                            step > 0 || k_iter > unit.k_begin);
-        products_commit();
+    for (int k_iter = unit.k_begin + 1; k_iter < unit.k_end; ++k_iter) {
+        stalls.operands += timed_wait(full(ring_at, team(), at.stage), parity(at));
+        multiply_stage<false>(acc, stages + at.stage * BYTES_STAGE);
         products_wait<1>();
-        if (k_iter > unit.k_begin) release_stage(ring_at, before);
+        release_stage(ring_at, before);
         before = at.stage;
         advance(at);
     }
@@ -200,7 +254,7 @@ __device__ __forceinline__ Stalls multiply_unit(float (&acc)[BLOCKS][TILE_N / 2]
 #pragma unroll
         for (int f = 0; f < TILE_N / 2; ++f) asm volatile("" : "+f"(acc[i][f])::"memory");
 #if PROBE
-    if (is_recorder()) stalls.room = *static_cast<const volatile unsigned int*>(&ring.waited[before]);
+    if (!NAMES_RECORDS && is_recorder()) stalls.room = *static_cast<const volatile unsigned int*>(&ring.waited[before]);
     __syncwarp();
 #endif
     release_stage(ring_at, before);
@@ -208,29 +262,29 @@ __device__ __forceinline__ Stalls multiply_unit(float (&acc)[BLOCKS][TILE_N / 2]
 }
 
 // The tile: each warp its own 16 rows, 64 columns at a time, swizzled as the copy engine expects.
-__device__ __forceinline__ void store_tile(const TensorMap& map_c, const Unit& unit, unsigned int buffers, int& turn,
+__device__ __forceinline__ void store_tile(const TensorMap& map_c, const Unit& unit, unsigned int buffers, int& next,
                                            const float (&acc)[BLOCKS][TILE_N / 2]) {
-    const int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
+    const int warp = worker() / 32, lane = threadIdx.x % 32;
     const int m = unit.tile_m * TILE_M + warp / 4 * GROUP_M + warp % 4 * 16;
-    buffers += warp * STORE_BUFFERS * BYTES_BOX_C;
+    buffers += threadIdx.x / 32 * STORE_BUFFERS * BYTES_BOX_C;
 #pragma unroll
     for (int i = 0; i < BLOCKS; ++i) {
 #pragma unroll
-        for (int j = 0; j < TILE_N / BOX_COLUMNS; ++j) {
-            const unsigned int buffer = buffers + turn * BYTES_BOX_C;
-            if (++turn == STORE_BUFFERS) turn = 0;
+        for (int j = 0; j < TILE_N / COLUMNS_C; ++j) {
+            const unsigned int buffer = buffers + next * BYTES_BOX_C;
+            if (++next == STORE_BUFFERS) next = 0;
             if (lane == 0) wait_boxes_read<STORE_BUFFERS - 1>();
             __syncwarp();
 #pragma unroll
-            for (int chunk = 0; chunk < BOX_COLUMNS / 16; ++chunk) {
-                const float* const from = &acc[i][j * 32 + chunk * 8];
+            for (int chunk = 0; chunk < COLUMNS_C / 16; ++chunk) {
+                const float* const from = &acc[i][j * COLUMNS_C / 2 + chunk * 8];
                 const unsigned int v[4] = {pack_pair<DTYPE>(from[0], from[1]), pack_pair<DTYPE>(from[2], from[3]),
                                            pack_pair<DTYPE>(from[4], from[5]), pack_pair<DTYPE>(from[6], from[7])};
-                store_matrices(buffer + swizzled<BOX_COLUMNS * 2>(lane % 16, chunk * 2 + lane / 16), v);
+                store_matrices(buffer + swizzled<COLUMNS_C * 2>(lane % 16, chunk * 2 + lane / 16), v);
             }
             show_to_copies();
             __syncwarp();
-            if (lane == 0) store_box(map_c, unit.tile_n * TILE_N + j * BOX_COLUMNS, m + i * 64, buffer);
+            if (lane == 0) store_box(map_c, unit.tile_n * TILE_N + j * COLUMNS_C, m + i * 64, buffer);
         }
     }
 }
@@ -253,7 +307,7 @@ __device__ __forceinline__ void add_share_meanwhile(const Plan& plan, const Work
         next_unit(SCHEDULE, plan, blockIdx.x, 0, 0, &unit);
         const Sharing mine = sharing_of(SCHEDULE, plan, blockIdx.x, unit);
         const Fixup<FLOATS, WORKERS> sums{space, static_cast<int>(threadIdx.x), static_cast<int>(gridDim.x)};
-        meet_at(PART_IS_LEFT, WORKERS + ADDERS * 32);
+        meet_at(PART_IS_LEFT, MULTIPLIERS + ADDERS * 32);
         add_own_share<SCHEDULE, 1>(
             sums, unit, mine, worker, ADDERS, [&] { sums.wait_as_warp(mine.first_slot, mine.peers); }, records, RECORDER,
             [&](const Unit& whole, int part, int warp, const float(&v)[PIECE]) {
@@ -262,9 +316,9 @@ __device__ __forceinline__ void add_share_meanwhile(const Plan& plan, const Work
         __syncwarp();
         end_span<SCHEDULE>(records, unit, PART_EPILOGUE, KIND_FIXUP, 0, RECORDER);
     } else if (static_cast<int>(blockIdx.x) < plan.parts * plan.split_tiles) {
-        meet_at(PART_IS_LEFT, WORKERS + ADDERS * 32);
+        meet_at(PART_IS_LEFT, MULTIPLIERS + ADDERS * 32);
     }
-    meet_at(SHARE_IS_ADDED, WORKERS + ADDERS * 32);
+    meet_at(ALL_IS_DONE, MULTIPLIERS + ADDERS * 32);
 }
 
 extern "C" __global__ void __launch_bounds__(THREADS, 1)
@@ -288,40 +342,46 @@ gemm_sm90(const char*, const char*, unsigned short* __restrict__ c, int m, int n
         prefetch_map(map_b);
         prefetch_map(map_c);
         for (int stage = 0; stage < STAGES; ++stage) {
-            barrier_init(full(ring_at, stage), 1);
+            for (int of_team = 0; of_team < TEAMS; ++of_team) barrier_init(full(ring_at, of_team, stage), 1);
             barrier_init(empty(ring_at, stage), WORKERS / 32);
         }
-        for (int at = 0; at < 2; ++at) {
-            barrier_init(shared_address(&ring.drawn[at]), 1);
-            barrier_init(shared_address(&ring.taken[at]), WORKERS / 32);
+        for (int turn = 0; turn < 2; ++turn) {
+            barrier_init(shared_address(&ring.announced[turn]), 1);
+            barrier_init(shared_address(&ring.taken[turn]), WORKERS / 32);
         }
         barriers_are_ready();
     }
     __syncthreads();
-    if (threadIdx.x >= WORKERS) {
-        if constexpr (GROUPS > 1) give_registers<COPIER_REGISTERS>();
+    if (threadIdx.x >= MULTIPLIERS) {
+        if constexpr (MULTIPLYING_GROUPS > 1) give_registers<COPIER_REGISTERS>();
         const Plan plan{grid_of(), static_cast<int>(gridDim.x), parts, split_tiles, reducers};
         if (threadIdx.x == COPIER)
-            copy_units(plan, map_a, map_b, ring, ring_at, stages, counter, work);
+            copy_units(plan, map_a, map_b, ring, ring_at, stages, counter, work, records);
         else if (ADD_SHARES && threadIdx.x >= COPIER + 32)
             add_share_meanwhile(plan, space, records, output);
         return;
     }
-    if constexpr (GROUPS > 1) take_registers<MULTIPLIER_REGISTERS>();
+    if constexpr (MULTIPLYING_GROUPS > 1) take_registers<MULTIPLIER_REGISTERS>();
     float acc[BLOCKS][TILE_N / 2];
     float(&flat)[FLOATS] = reinterpret_cast<float(&)[FLOATS]>(acc);
     Place at{0, 0};
-    int turn = 0;
+    int buffer = 0, round = team();
     run_units<SCHEDULE, WORKERS, Helpers>(
         grid_of, parts, split_tiles, reducers, counter, space, records, flat,
         [&](const Unit& unit) {
+            if constexpr (TEAMS > 1) {
+                if (SCHEDULE != DYNAMIC) take_turn(ring, round, at);
+                round += TEAMS;
+                if (unit.k_begin < unit.k_end) wait_for(full(ring_at, team(), at.stage), parity(at));  // the team's turn has come
+                begin_span<SCHEDULE>(records, unit, PART_MAC);
+            }
             const Stalls stalls = multiply_unit(acc, unit, ring, ring_at, stages, at);
-            if (splits_tiles(SCHEDULE)) cta_barrier();  // the loop has left there who shares the tile
+            if (splits_tiles(SCHEDULE) || TEAMS > 1) team_barrier();  // the loop has left there what comes next
             return stalls;
         },
-        [&](const Unit& unit) { store_tile(map_c, unit, stages + STAGES * BYTES_STAGE, turn, acc); },
+        [&](const Unit& unit) { store_tile(map_c, unit, stages + STAGES * BYTES_STAGE, buffer, acc); },
         [&](const Unit& unit, int part, int warp, const float(&sums)[PIECE]) {
             store_part(output, unit, part, warp, sums);
         },
-        work, Helpers{&ring});
+        work, Helpers{&ring, &at});
 }

@@ -145,7 +145,7 @@ void host_run::multiply(float (&acc)[FLOATS], const Unit& unit) {
     static Shared<int> operands[THREADS];
     const int thread = threadIdx.x, tile = tile_of(unit);
     operands[thread] = thread;
-    cta_barrier();
+    team_barrier();
     const int other = operands[(thread + 1) % THREADS];
     Product& product = run.products[{tile, unit.k_begin}];
     product.sums.resize(THREADS * FLOATS);

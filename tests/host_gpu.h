@@ -71,7 +71,9 @@ unsigned int relaxed(const unsigned int* word);
 unsigned int count_up(unsigned int* counter, unsigned int last);
 void count(unsigned int* counter, unsigned int last);
 void warp_barrier();
-void cta_barrier();
+inline int team() { return 0; }
+inline int worker() { return threadIdx.x; }
+void team_barrier();
 unsigned long long now_ns();
 
 template <typename T>

@@ -125,7 +125,7 @@ void warp_barrier() {
     meet(machine->ctas[cta_of(machine->running)].of_warps[warp], machine->running / WARP * WARP, WARP);
 }
 
-void cta_barrier() {
+void team_barrier() {
     const int cta = cta_of(machine->running), threads = machine->launch.threads;
     meet(machine->ctas[cta].barrier, cta * threads, threads);
 }
@@ -138,7 +138,7 @@ unsigned long long now_ns() {
 
 }  // namespace wavescope
 
-void __syncthreads() { wavescope::cta_barrier(); }
+void __syncthreads() { wavescope::team_barrier(); }
 
 int atomicAdd(int* counter, int value) {
     perhaps_let_others_go_on();

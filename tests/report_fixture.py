@@ -21,10 +21,12 @@ from wavescope.wave_report import (
     Clock,
     CostModel,
     Factor,
+    InsideTile,
     Picture,
     Quantity,
     RankWave,
     TailSplit,
+    UnitCycles,
     Waterfall,
     WaveReport,
     Waves,
@@ -194,6 +196,48 @@ def report() -> WaveReport:
         refusals=(),
         flop=Flop(2 * 2304 * 2304 * 4096, 2 * 2304 * 2304 * 4096),
     )
+
+
+def inside() -> InsideTile:
+    """162 units of 64 k_iters of 1024 cycles, 132 of them their CTA's first, all alike otherwise."""
+    first, units = SMS, 162
+    totals = {
+        "pipe": units * 65_536.0,
+        "operands": units * 320.0,
+        "fill": first * 3_500.0,
+        "rest": units * 410.0,
+        "epilogue": units * 2_000.0,
+        "drain": first * 150.0,
+        "room": units * 62_000.0,
+    }
+    medians = {name: total / (first if name in ("fill", "drain") else units) for name, total in totals.items()}
+    per_sm = np.outer(np.ones(SMS), np.array(list(totals.values())) / SMS)
+    errors = {"operands": 900.0, "fill": 850.0, "rest": 512.0 * units}
+    return InsideTile(
+        units=units,
+        pipe_per_k_iter=1024.0,
+        parts={name: UnitCycles(totals[name], medians[name], medians[name], errors.get(name, 0.0)) for name in totals},
+        fill_known=True,
+        limit="tensor",
+        sentence="Tensor-bound: the copying warp waits for room in 90% of the mac cycles.",
+        per_sm=per_sm,
+    )
+
+
+def inside_report() -> WaveReport:
+    """The same findings of a launch that measured how long its units waited."""
+    real = report()
+    assert real.waterfall is not None
+    clock, _, *states = real.waterfall.factors
+    within = (
+        Factor("issue rate", 1.0, 0.0, "what the kernel's instruction reaches of the SM's rate"),
+        Factor("operands", 0.9951, 0.0001, "cycles in which the pipe did not idle for want of operands"),
+        Factor("pipe fill", 0.9586, 0.0001, "cycles not spent on the first operands of a CTA"),
+        Factor("rest of mac", 0.9876, 0.0074, "cycles in which the pipe did not idle for another reason"),
+    )
+    fall = replace(real.waterfall, factors=(clock, *within, *states))
+    kept = replace(real.launch, kernel="gemm_sm90", block=384)
+    return replace(real, launch=kept, waterfall=fall, inside=inside())
 
 
 def simulated_report() -> WaveReport:

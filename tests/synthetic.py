@@ -64,6 +64,7 @@ class Span:
     k_begin: int = NULL
     k_end: int = NULL
     lane: int = 0
+    stall: int = NULL
 
 
 # What the clock64 of an SM reads at T0: no two SMs agree.
@@ -96,7 +97,7 @@ def spans_from(rows: Iterable[Span]) -> Spans:
         end_ns=column("end"),
         begin_clock=column("begin") + origin,
         end_clock=column("end") + origin,
-        stall_clock=nothing,
+        stall_clock=column("stall"),
     )
 
 
@@ -167,3 +168,34 @@ def tiled(
         stall_clock=interleave(nothing, nothing, nothing),
     )
     return spans, Problem(m=16 * num_tiles, n=16, k=16 * k_iters), Tile(16, 16, 16)
+
+
+def deferred(
+    waits: tuple[tuple[int, int], tuple[int, int]] = ((260, 300), (275, 700)), adds: tuple[int, int] = (120, 200)
+) -> tuple[list[Span], Problem, Tile]:
+    """Two CTAs that share a tile: each leaves its part's sums, then multiplies a whole tile, while other warps wait
+    (from, to) for the other CTA's and add (so long) a share of them, which may outlast the whole tile.
+
+    SM 0: |0 cta                                                             800 or 20 after the last span|
+          |10 mac 0 210|210 fixup 0 250|  |255      mac 2       655|655 epilogue 2 705|
+                                             |260 wait 0 300|300 fixup 0 420|
+    SM 1: |0 cta                                                             750 or 20 after the last span|
+          |20 mac 1 220|220 fixup 1 270|  |272      mac 3       672|672 epilogue 3 730|
+                                             |275       wait 1               700|700      fixup 1      900|
+    """
+    rows = []
+    mains = (((10, 210), (210, 250), (255, 655), (655, 705), 800), ((20, 220), (220, 270), (272, 672), (672, 730), 750))
+    for cta, (mac, leave, whole, store, end) in enumerate(mains):
+        part = (cta, 0, 0, 2 * cta, 2 * cta + 2)
+        tile = (2 + cta, 1 + cta, 0, 0, 4)
+        added = waits[cta][1] + adds[cta]
+        rows += [
+            Span(Kind.CTA, cta, cta, 0, max(end, added + 20)),
+            Span(Kind.MAC, cta, cta, *mac, *part),
+            Span(Kind.FIXUP, cta, cta, *leave, *part),
+            Span(Kind.WAIT, cta, cta, *waits[cta], *part),
+            Span(Kind.FIXUP, cta, cta, waits[cta][1], added, *part),
+            Span(Kind.MAC, cta, cta, *whole, *tile),
+            Span(Kind.EPILOGUE, cta, cta, *store, *tile),
+        ]
+    return rows, Problem(m=3 * 16, n=16, k=4 * 16), Tile(16, 16, 16)

@@ -39,7 +39,7 @@ def compile_code(kernel: Kernel, code: TileCode, schedule: str, probe: bool, dev
     problem = Problem(code.tile.m, code.tile.n, code.tile.k, kernel.dtypes[0])
     facts = kernels.facts(problem, code.tile, device, kernel_name=kernel.name)
     defines = kernels.defines(problem, facts, schedule, probe)
-    return compile_kernel(kernel_directory() / f"{kernel.name}.cu", defines, architecture(device.compute_capability))
+    return compile_kernel(kernel_directory() / f"{kernel.file}.cu", defines, architecture(device.compute_capability))
 
 
 @pytest.mark.parametrize("schedule", SCHEDULES)

@@ -32,12 +32,29 @@ def test_spans_become_rows_with_kinds_by_name_and_nulls_empty() -> None:
 def test_sm_rows_name_the_states_and_sum_to_the_duration() -> None:
     lines = csv.encode(csv.sms_table([fixture.report()])).decode().splitlines()
     assert lines[0] == (
-        "launch_id,sm,mac_ns,fixup_ns,epilogue_ns,wait_ns,resident_ns,turnaround_ns,ramp_ns,tail_ns,unfilled_ns,duration_ns"
+        "launch_id,sm,mac_ns,fixup_ns,epilogue_ns,wait_ns,resident_ns,turnaround_ns,ramp_ns,tail_ns,unfilled_ns,duration_ns,"
+        "pipe_cycles,operand_wait_cycles,fill_cycles,mac_rest_cycles,epilogue_cycles,drain_cycles,copier_wait_cycles"
     )
     assert len(lines) == 1 + 132
     for sm, line in enumerate(lines[1:]):
-        launch_id, row_sm, *states, duration = (int(cell) for cell in line.split(","))
+        cells = line.split(",")
+        assert cells[12:] == [""] * 7  # this launch did not measure how long its units waited
+        launch_id, row_sm, *states, duration = (int(cell) for cell in cells[:12])
         assert (launch_id, row_sm, sum(states), duration) == (0, sm, 85_728, 85_728)
+
+
+def test_sm_rows_have_the_cycles_of_units_where_waits_were_measured() -> None:
+    report = fixture.inside_report()
+    ids = report.budget.sm_ids.copy()
+    ids[-1] = NULL
+    assert report.inside is not None
+    used = replace(report.inside, per_sm=np.arange(131 * 7).reshape(131, 7) + 0.4)
+    parts = replace(report, budget=replace(report.budget, sm_ids=ids), inside=used)
+    rows = [line.split(",")[12:] for line in csv.encode(csv.sms_table([parts, fixture.report()])).decode().splitlines()]
+    assert rows[1] == ["0", "1", "2", "3", "4", "5", "6"]
+    assert rows[131] == [str(cycles) for cycles in range(130 * 7, 131 * 7)]
+    assert rows[132] == ["0"] * 7  # of the SM that ran nothing
+    assert rows[133] == [""] * 7
 
 
 def test_an_sm_that_ran_nothing_has_no_id_and_launches_follow_each_other() -> None:

@@ -35,7 +35,7 @@ def parsed(report: WaveReport) -> dict[str, Any]:
 
 def test_every_key_is_documented_and_every_documented_key_is_there() -> None:
     placement = Placement(1024, 8, True, 431.5, 59.0, 254.0, 0.29, (7,), 477)
-    found = paths(parsed(replace(fixture.report(), refusals=("no",), placement=placement)))
+    found = paths(parsed(replace(fixture.inside_report(), refusals=("no",), placement=placement)))
     # parents that are documented because they may be null
     parents = {
         "launch.problem",
@@ -46,7 +46,7 @@ def test_every_key_is_documented_and_every_documented_key_is_there() -> None:
         "tail",
         "waterfall",
     }
-    parents |= {"clock", "flop"}
+    parents |= {"clock", "flop", "inside"}
     assert found == set(KEYS) - parents
     assert parents <= set(KEYS)
 
@@ -82,6 +82,20 @@ def test_numbers_are_the_reports() -> None:
     assert found["waves"]["waves"][1]["units"] == 30
     assert found["bound"]["source"] == found["tail"]["source"] == "estimated"
     assert found["bound"]["value"] * budget["not_idle"]["share"] == pytest.approx(1)
+
+
+def test_the_split_inside_tiles_is_there_where_it_was_measured() -> None:
+    report = fixture.inside_report()
+    found = parsed(report)["inside"]
+    assert report.inside is not None
+    assert {part["name"]: part["total"] for part in found["parts"]} == {
+        name: part.total for name, part in report.inside.parts.items()
+    }
+    shares = {part["name"]: part["share"] for part in found["parts"]}
+    assert sum(share for name, share in shares.items() if name != "room") == pytest.approx(1)
+    assert shares["room"] == pytest.approx(162 * 62_000 / report.inside.mac_cycles)
+    assert (len(found["per_sm"]), found["per_sm"][3]["sm"]) == (132, 3)
+    assert parsed(fixture.report())["inside"] is None
 
 
 def test_what_is_not_finite_becomes_null() -> None:

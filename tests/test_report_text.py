@@ -17,7 +17,13 @@ from wavescope.report.layout import Column, Page, page_width, table
 from wavescope.trace import NULL
 from wavescope.wave_report import STATES, WaveReport
 
-REPORTS = (fixture.report, fixture.simulated_report, fixture.many_waves_report, fixture.no_waves_report)
+REPORTS = (
+    fixture.report,
+    fixture.inside_report,
+    fixture.simulated_report,
+    fixture.many_waves_report,
+    fixture.no_waves_report,
+)
 
 
 def rendered(report: WaveReport, width: int, chars: Glyphs = UNICODE) -> list[str]:
@@ -264,3 +270,29 @@ def test_times(value_ns: float, shown: str) -> None:
 )
 def test_percent(share: float, shown: str) -> None:
     assert figures.percent(share) == shown
+
+
+@pytest.mark.parametrize("width", [60, 80, 140])
+def test_inside_the_tile_shows_each_part_a_unit_and_says_what_the_limit_is(width: int) -> None:
+    lines = rendered(fixture.inside_report(), width)
+    rows = section(lines, "Inside the tile")
+    cells = {row.split()[0]: row.split()[-3:] for row in rows[1:8]}
+    assert cells == {
+        "pipe": ["65536", "65536", "92.0%"],
+        "operands": ["320", "320", "0.4%"],
+        "fill": ["3500", "3500", "4.0%"],
+        "rest": ["410", "410", "0.6%"],
+        "epilogue": ["2000", "2000", "2.8%"],
+        "drain": ["150", "150", "0.2%"],
+        "room": ["62000", "62000", "89.7%"],
+    }
+    said = " ".join(" ".join(rows).split())
+    assert "Tensor-bound: the copying warp waits for room in 90% of the mac cycles." in said
+    assert "A k_iter takes 1024 cycles of pipe; fill and drain are a CTA's." in said
+    assert ("waiting for a CTA's first operands" in said) is (width >= 80)
+    factors = [row[2:16].strip() for row in section(lines, "Waterfall") if " x 0." in row]
+    assert factors[:5] == ["clock", "operands", "pipe fill", "rest of mac", "epilogue"]
+
+
+def test_nothing_is_said_inside_a_tile_that_was_not_measured() -> None:
+    assert not [line for line in rendered(fixture.report(), 140) if "nside the tile" in line]

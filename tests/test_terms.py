@@ -22,6 +22,7 @@ utilization, tail effect, quantization, imbalance, padding, bound, budget, water
 cool, measured, simulated, estimated, refused, timer, verified, registers, shared memory, SM-ns, active cycles, raster,
 clock domain, placed, error bar, dispatch, block scheduler, co-residency, older neighbours, reuse distance, first touch,
 spread, by chance, p, irregular work, work, ragged, skip, lpt, longest first, contender, speed, x cublas, fix-up, account, left over, units slower, lower clock, read sharing,
+issue rate, operands, pipe fill, rest of mac, pipe, rest, drain, room,
 gain, g, same work, predicted,
 calibration, leave-one-out error, what-if, staggered, sharing, seniority
 """
@@ -36,7 +37,9 @@ def test_every_factor_of_a_real_waterfall_is_explained_by_an_entry_of_its_name()
     trace = run(Problem(512, 512, 512), Tile(128, 128, 64), Variant("fixed"), virtual_device("h200"), reason="a test")
     waterfall = analyze(trace).waterfall
     assert waterfall is not None
-    for factor in (*waterfall.factors, *fixture.FACTORS):
+    split = fixture.inside_report().waterfall
+    assert split is not None
+    for factor in (*waterfall.factors, *fixture.FACTORS, *split.factors):
         assert find(factor.name).name == factor.name
 
 

@@ -9,6 +9,7 @@ import numpy as np
 from wavescope.budget import budget
 from wavescope.coarse_timer import launch_spans, placement_sentences
 from wavescope.flop import Flop, flop_of
+from wavescope.inside_tile import inside_tile
 from wavescope.states import IDLE, SmStates, dense_index, has_clocks, launch_of, sm_states
 from wavescope.tail import tail_split
 from wavescope.trace import Kind, Spans, Trace
@@ -38,7 +39,8 @@ def analyze(trace: Trace, launch_id: int | None = None) -> WaveReport:
     flop = flop_of(launch, units)
     shares = budget(states, device.sms, step, flop.useful / flop.issued if flop else None)
     tail = tail_split(units, launch, shares.used_sms, shares.not_idle.value, shares.terms["tail"], step)
-    steps, doubts = waterfall(shares, states, launch, flop, device, step)
+    inside, unsplit = inside_tile(spans, units, states, launch, device)
+    steps, doubts = waterfall(shares, states, launch, flop, device, step, inside)
     ratio, longest = _active_cycles(states, device.sms)
     ctas = spans.select(np.flatnonzero(spans.kind == Kind.CTA))
     return WaveReport(
@@ -54,10 +56,11 @@ def analyze(trace: Trace, launch_id: int | None = None) -> WaveReport:
         active_cycles_ratio=ratio,
         longest_sm_cycles=longest,
         place_busy=float((ctas.end_ns - ctas.begin_ns).sum()) / (max(1, launch.places) * states.duration_ns),
-        refusals=(*_refusals(shares, tail, units, flop, step), *doubts, *placement_sentences(placement)),
+        refusals=(*_refusals(shares, tail, units, flop, step), *unsplit, *doubts, *placement_sentences(placement)),
         placement=placement,
         flop=flop,
         mac_cycles=None if states.state_cycles is None else int(states.state_cycles[:, Kind.MAC].sum()),
+        inside=inside,
     )
 
 

@@ -25,9 +25,11 @@ def check(trace: Trace, schedule: Schedule | None = None) -> None:
     """Pass a trace whose spans can be true; with `schedule`, one that ran exactly that.
 
     Checked: times, kinds and SM ids are possible; each CTA lived once, on one SM, with its
-    spans inside, by time and by clock, and not faster than the device can; no lane computes
-    two things at once; no SM and no device holds more CTAs than fit; every k_iter of every
-    tile is computed once, and the grid is complete (where the kernel is wavescope's own).
+    spans inside, by time and by clock, and not faster than the device can; no wait inside a
+    unit is longer than what it lies in, and all mac spans measured it, or none; no lane computes
+    or stores two things at once, though other warps may add partial sums meanwhile; no unit does
+    two things at once in a lane; no SM and no device holds more CTAs than fit; every k_iter of
+    every tile is computed once, and the grid is complete (where the kernel is wavescope's own).
     An SM id may exceed the SM count (a MIG or MPS share keeps the whole device's ids), so
     ids only have to fit the record, and not be more in number than there are SMs.
 
@@ -47,8 +49,9 @@ def check(trace: Trace, schedule: Schedule | None = None) -> None:
             raise IntegrityError(f"launch {launch.launch_id} ({launch.kernel}) has no spans; {AGAIN}")
         _check_values(spans, trace.device.sms)
         _check_ctas(spans, launch, trace)
+        _check_stalls(spans)
         _check_lanes(spans)
-        _check_epilogues(spans, trace.timer_step_ns)
+        _check_order(spans, trace.timer_step_ns)
         check_units(spans, launch, schedule)
         _check_grid(spans, launch)
 
@@ -130,6 +133,24 @@ def _most_at_once(sm: IntColumn, begin: IntColumn, gone: IntColumn) -> tuple[int
     return int(resident.max()), int(owner[order[int(np.argmax(resident))]])
 
 
+def _check_stalls(spans: Spans) -> None:
+    """Waits for operands lie within their mac span, waits for room within the CTA; no launch measures some of them."""
+    measured = spans.stall_clock != NULL
+    if not measured.any():
+        return
+    is_mac, is_cta = spans.kind == Kind.MAC, spans.kind == Kind.CTA
+    _refuse(is_mac & ~measured, spans, "of kind mac have no stall_clock, and others do", ("unit",))
+    _refuse(is_cta & measured, spans, "of kind cta have a stall_clock, and wait for nothing", ("stall_clock",))
+    _refuse(spans.stall_clock < NULL, spans, "have a negative stall_clock", ("stall_clock",))
+    cycles = spans.end_clock - spans.begin_clock
+    of_cta = np.zeros(int(spans.cta.max()) + 1, np.int64)
+    of_cta[spans.cta[is_cta]] = cycles[is_cta]
+    longest = np.where(is_mac, cycles, of_cta[spans.cta]) + CLOCK_SLACK_CYCLES
+    known = measured & (spans.begin_clock != NULL) & (spans.end_clock != NULL)
+    what = "waited longer inside than they, or their CTA, took"
+    _refuse(known & (spans.stall_clock > longest), spans, what, ("kind", "stall_clock", "begin_clock", "end_clock"))
+
+
 def _check_lanes(spans: Spans) -> None:
     """One lane of a CTA computes one thing at a time."""
     macs = np.flatnonzero(spans.kind == Kind.MAC)
@@ -144,19 +165,29 @@ def _check_lanes(spans: Spans) -> None:
     _refuse(bad, spans, "of kind mac begin before the one before them in their lane ends", ("unit", "begin_ns"))
 
 
-def _check_epilogues(spans: Spans, timer_step_ns: int) -> None:
-    """A lane stores a unit's tile when it has computed it, not while it does; the timer's step is allowed for."""
-    mine = np.flatnonzero(((spans.kind == Kind.MAC) | (spans.kind == Kind.EPILOGUE)) & (spans.unit != NULL))
+def _check_order(spans: Spans, timer_step_ns: int) -> None:
+    """A lane stores a tile when it has computed it, not while it computes; and the same goes for all spans of a unit.
+
+    A wait or fixup beside another unit's spans is another warp's work.  The timer's step is allowed for.
+    """
+    stores = (spans.kind == Kind.MAC) | (spans.kind == Kind.EPILOGUE)
+    _refuse_overlap(spans, spans.cta, stores, timer_step_ns, "of kind mac and epilogue", "lane")
+    mine = (spans.kind != Kind.CTA) & (spans.unit != NULL)
+    _refuse_overlap(spans, spans.unit, mine, timer_step_ns, "of a unit", "unit and lane")
+
+
+def _refuse_overlap(spans: Spans, owner: IntColumn, mask: Mask, timer_step_ns: int, what: str, of: str) -> None:
+    """Raise for spans that begin more than a step before the one before them in their owner and lane ends."""
+    mine = np.flatnonzero(mask)
     if len(mine) < 2:
         return
-    lane = spans.unit[mine] * (int(spans.lane.max()) + 2) + spans.lane[mine] + 1  # a lane may be NULL
+    lane = owner[mine] * (int(spans.lane.max()) + 2) + spans.lane[mine] + 1  # a lane may be NULL
     order = order_within(lane, spans.begin_ns[mine])
     mine, lane = mine[order], lane[order]
     overlap = np.minimum(spans.end_ns[mine[:-1]], spans.end_ns[mine[1:]]) - spans.begin_ns[mine[1:]]
     bad = np.zeros(len(spans), np.bool_)
     bad[mine[1:][(lane[1:] == lane[:-1]) & (overlap > timer_step_ns)]] = True
-    what = "of kind mac and epilogue overlap with the one before them in their unit and lane"
-    _refuse(bad, spans, what, ("unit", "kind", "begin_ns"))
+    _refuse(bad, spans, f"{what} overlap with the one before them in their {of}", ("unit", "kind", "begin_ns"))
 
 
 def _check_grid(spans: Spans, launch: Launch) -> None:

@@ -6,7 +6,7 @@ The .cu files are in the folder that nvrtc.kernel_directory() names.
 from __future__ import annotations
 
 import csv
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from importlib import resources
 
@@ -31,7 +31,8 @@ SCHEDULE_IDS: dict[str, int] = {name: number for number, name in enumerate(SCHED
 class TileCode:
     """How a kernel computes one tile.
 
-    `warps_m` x `warps_n` warps a CTA; `stages` k steps in shared memory at once, fewer
+    `warps_m` x `warps_n` warps for a tile; `teams` of so many take the tiles of a CTA in turn;
+    `stages` k steps in shared memory at once, fewer
     (never below `least_stages`) where a device has no room; `min_ctas` CTAs that the
     compiler must let an SM hold; `store_buffers` of 16 x 64 elements a warp, through which
     results leave.
@@ -44,22 +45,24 @@ class TileCode:
     least_stages: int
     min_ctas: int
     store_buffers: int = 0
+    teams: int = 1
 
     @property
     def threads(self) -> int:
         """Threads of a CTA that multiply."""
-        return 32 * self.warps_m * self.warps_n
+        return 32 * self.warps_m * self.warps_n * self.teams
 
     @property
     def groups(self) -> int:
-        """Warpgroups of a CTA that multiply."""
-        return self.threads // WARPGROUP
+        """Warpgroups of a team."""
+        return self.threads // self.teams // WARPGROUP
 
 
 @dataclass(frozen=True)
 class Kernel:
-    """A GEMM kernel file.
+    """A GEMM kernel: how it computes the tiles of `codes`.
 
+    `source` names its file and the entry in it, where that is not `name`.
     `most_compute_capability`: for instructions that later devices no longer have.
     `pad_bytes` is what each k-major row adds in shared memory, `align_bytes` what aligning
     the stages may take; `copy_threads` of a CTA only copy.
@@ -73,6 +76,12 @@ class Kernel:
     align_bytes: int = 0
     copy_threads: int = 0
     most_compute_capability: tuple[int, int] | None = None
+    source: str = ""
+
+    @property
+    def file(self) -> str:
+        """The name of its source file, without .cu, and of the entry in it."""
+        return self.source or self.name
 
     def runs_on(self, device: Device) -> bool:
         """Whether the device has the kernel's instructions."""
@@ -84,13 +93,14 @@ class Kernel:
 
 @dataclass(frozen=True)
 class KernelFacts:
-    """What one CTA of a kernel needs on a device.
+    """What one CTA of a kernel needs on a device; `source` is Kernel.file.
 
     `registers` a thread is the compiler's figure for the plain kernel; it comes from the
     recorded table where nothing is compiled.
     """
 
     kernel: str
+    source: str
     code: TileCode
     threads: int
     registers: int
@@ -140,7 +150,14 @@ GEMM_SM90 = Kernel(
     copy_threads=WARPGROUP,
     most_compute_capability=(9, 0),
 )
-KERNELS = (GEMM_SM90, GEMM_MMA, GEMM_SIMT)  # the first that can is taken
+# Each of two teams of one warpgroup has a tile of its own, so that storing one costs the tensor cores no time.
+GEMM_SM90_PINGPONG = replace(
+    GEMM_SM90,
+    name="gemm_sm90_pingpong",
+    source="gemm_sm90",
+    codes=(TileCode(Tile(128, 128, 64), 4, 1, stages=6, least_stages=2, min_ctas=1, store_buffers=2, teams=2),),
+)
+KERNELS = (GEMM_SM90, GEMM_SM90_PINGPONG, GEMM_MMA, GEMM_SIMT)  # the first that can is taken
 
 
 def kernel_for(problem: Problem, device: Device, name: str | None = None, tile: Tile | None = None) -> Kernel:
@@ -216,7 +233,7 @@ def facts(
     need = shared_bytes(kernel, code, problem, stages)
     if most_ctas is not None:
         need = max(need, _shared_for_at_most(most_ctas, device))
-    return KernelFacts(kernel.name, code, code.threads + kernel.copy_threads, registers, need, stages)
+    return KernelFacts(kernel.name, kernel.file, code, code.threads + kernel.copy_threads, registers, need, stages)
 
 
 def _shared_for_at_most(count: int, device: Device) -> int:
@@ -229,7 +246,7 @@ def _shared_for_at_most(count: int, device: Device) -> int:
 def shared_bytes(kernel: Kernel, code: TileCode, problem: Problem, stages: int) -> int:
     """Dynamic shared memory of a CTA with that many stages."""
     row = (code.tile.m + code.tile.n) * problem.element_bytes + 2 * kernel.pad_bytes
-    stored = code.store_buffers * code.warps_m * STORE_BUFFER_BYTES
+    stored = code.store_buffers * code.teams * code.warps_m * STORE_BUFFER_BYTES
     return stages * code.tile.k * row + stored + kernel.align_bytes
 
 
@@ -253,8 +270,8 @@ def defines(
         "REDUCTION": REDUCTION_IDS[reduction],
         "WORK": int(irregular),
     }
-    if facts.kernel == GEMM_SM90.name:
-        of_kernel = {"GROUPS": code.groups, "STORE_BUFFERS": code.store_buffers}
+    if facts.source == GEMM_SM90.name:
+        of_kernel = {"TEAMS": code.teams, "GROUPS": code.groups, "STORE_BUFFERS": code.store_buffers}
     else:
         of_kernel = {"WARPS_M": code.warps_m, "WARPS_N": code.warps_n, "MIN_CTAS": code.min_ctas}
     if facts.kernel != GEMM_SIMT.name:

@@ -28,7 +28,7 @@ from wavescope.operands import POISON, Values, check_set, fill_set
 from wavescope.prepare import DEADLINE_S, Prepared, clear, prepare, require_met, run
 from wavescope.problem import Problem, Tile
 from wavescope.timing import BLOCK_S, Measured, Progress, Records, Regime, measure_regime
-from wavescope.trace import Launch, Timing, Trace, join, spans_of_records
+from wavescope.trace import STALL_KERNELS, Launch, Timing, Trace, join, spans_of_records
 from wavescope.variant import Variant
 from wavescope.work import Work
 
@@ -147,7 +147,9 @@ def trace_of(prepared: Prepared, found: list[tuple[Timing, Records]], verified: 
     resident = functions.recorded_ctas_per_sm(schedule)
     launches, spans = [], []
     for launch_id, (timing, records) in enumerate(found):
-        of_launch, t0 = spans_of_records(records, launch_id, cluster=1)
+        of_launch, t0 = spans_of_records(
+            records, launch_id, cluster=1, has_stalls=prepared.facts.kernel in STALL_KERNELS
+        )
         spans.append(of_launch)
         launches.append(
             Launch(

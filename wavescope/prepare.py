@@ -109,7 +109,7 @@ def load_functions(
     Raises: CompileError; DeviceError where not one CTA fits an SM.
     """
     folder, arch = kernel_directory(), architecture(device.compute_capability)
-    source = folder / f"{facts.kernel}.cu"
+    source = folder / f"{facts.source}.cu"
     jobs: list[tuple[Path, dict[str, int]]] = [
         *(
             (source, defines(problem, facts, variant.schedule, probe, variant.reduction, irregular))
@@ -120,8 +120,8 @@ def load_functions(
     with ThreadPoolExecutor() as pool:  # NVRTC lets go of the interpreter while it compiles
         plain, probed, spin, timer, fill, check = pool.map(lambda job: compile_kernel(job[0], job[1], arch), jobs)
     functions = Functions(
-        plain=load(plain, facts.kernel, facts.threads, facts.shared_bytes),
-        probed=load(probed, facts.kernel, facts.threads, facts.shared_bytes),
+        plain=load(plain, facts.source, facts.threads, facts.shared_bytes),
+        probed=load(probed, facts.source, facts.threads, facts.shared_bytes),
         spin=load(spin, "spin", 1),
         timer=load(timer, "timer", 1),
         operands=OperandKernels(load(fill, "operands", 256), load(check, "check", 256)),
@@ -186,7 +186,7 @@ def prepare(
         notes=tuple(_notes(functions, problem, len(sets), device, device_index)),
         table=None if schedule.table is None else upload(schedule.table, stream),
         k_ends=None if work is None else upload(k_ends_of_checks(problem, tile, work), stream),
-        maps=tuple(tensor_maps(one, tile) for one in sets) if facts.kernel == GEMM_SM90.name else (),
+        maps=tuple(tensor_maps(one, tile) for one in sets) if facts.source == GEMM_SM90.name else (),
     )
     for buffer in (prepared.partials, prepared.sync):  # once: launches leave it as they want to find it
         fill_bytes(buffer, 0, stream)

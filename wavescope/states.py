@@ -114,6 +114,14 @@ def order_within(owner: IntColumn, time: IntColumn) -> IntColumn:
     return np.argsort(owner << bits | time, kind="stable")
 
 
+def count_before(owner: IntColumn, time: IntColumn, at_owner: IntColumn, at: IntColumn) -> IntColumn:
+    """How many pairs (owner, time) come before each pair (at_owner, at), by owner and then time."""
+    order = order_within(np.concatenate([at_owner, owner]), np.concatenate([at, time]))  # stable: equals do not count
+    count = np.empty(len(order), np.int64)
+    count[order] = np.cumsum(order >= len(at))
+    return count[: len(at)]
+
+
 def has_clocks(spans: Spans) -> bool:
     """True where every span carries its clock64 readings."""
     return bool((spans.begin_clock != NULL).all() and (spans.end_clock != NULL).all())

@@ -64,8 +64,8 @@ def _encode(dtype: Dtype, matrix: Any, size: tuple[int, int], pitch: int, box: t
     )
     if status != 0:
         raise DeviceError(
-            f"the driver cannot describe a matrix of {size[1]} x {size[0]} elements to the copy engine; "
-            f"cuTensorMapEncodeTiled gave status {status}"
+            f"the driver cannot describe a matrix of {size[1]} x {size[0]} elements to the copy engine "
+            f"(status {status})"
         )
     return encoded.copy().view(MAP_DTYPE)
 

@@ -7,7 +7,7 @@ way everywhere.  Twin of the device's record: kernels/include/trace.cuh.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field, fields, replace
 from enum import IntEnum
 from typing import Any, Literal
 
@@ -40,6 +40,10 @@ class Kind(IntEnum):
     MAC = 5
 
 
+# Kernels whose records say how long a unit waited inside.  The others write 0 there, which is
+# no measurement; simulations and files of older versions have none either.
+STALL_KERNELS = frozenset({"gemm_sm90", "gemm_sm90_pingpong"})
+
 # What the kernels write, 64 bytes a span (trace.cuh); kind 0: the slot was not used.
 RECORD_DTYPE = np.dtype(
     [
@@ -68,6 +72,12 @@ class Spans:
     `begin_ns`, `end_ns` count from the launch's T0 (globaltimer, one origin for all SMs).
     `begin_clock`, `end_clock` are clock64 cycles: only values of the same SM may be
     subtracted.  `k_begin`, `k_end` in k_iters, half-open.
+
+    `stall_clock` counts SM cycles, and is NULL where nobody counted them (STALL_KERNELS do).
+    Two waits share the column, and the properties tell them apart: on a mac span how long
+    those who multiply waited for operands, on the unit's span after it how long the warp that
+    copies waited for room in the ring, while it copied that unit's operands.  All other spans
+    have NULL.
     """
 
     launch_id: IntColumn
@@ -89,6 +99,16 @@ class Spans:
 
     def __len__(self) -> int:
         return len(self.kind)
+
+    @property
+    def operand_stall(self) -> IntColumn:
+        """Cycles in which those who multiply waited for operands; NULL on all but measured mac spans."""
+        return np.where(self.kind == Kind.MAC, self.stall_clock, NULL)
+
+    @property
+    def room_stall(self) -> IntColumn:
+        """Cycles in which the copying warp waited for room; NULL on all but measured spans after a mac."""
+        return np.where(self.kind == Kind.MAC, NULL, self.stall_clock)
 
     def select(self, mask: NDArray[Any]) -> Spans:
         """The spans a boolean mask or an index array picks."""
@@ -174,10 +194,13 @@ def join(parts: Sequence[Spans]) -> Spans:
     return Spans(*(np.concatenate([getattr(part, column.name) for part in parts]) for column in fields(Spans)))
 
 
-def spans_of_records(records: NDArray[Any], launch_id: int, cluster: int) -> tuple[Spans, int]:
+def spans_of_records(
+    records: NDArray[Any], launch_id: int, cluster: int, has_stalls: bool = False
+) -> tuple[Spans, int]:
     """Spans from the device's records (RECORD_DTYPE), and T0, the first CTA's begin, in globaltimer ns.
 
-    Slots that were not used (kind 0) are left out; times are counted from T0.
+    Slots that were not used (kind 0) are left out; times are counted from T0.  Without
+    `has_stalls` what the records hold as stall_clock is no measurement, and is left out.
 
     Raises: IntegrityError where no CTA left a record.
     """
@@ -189,7 +212,7 @@ def spans_of_records(records: NDArray[Any], launch_id: int, cluster: int) -> tup
 
     def column(name: str) -> IntColumn:
         values: IntColumn = used[name].astype(np.int64)
-        if used[name].dtype == np.uint32 and name != "stall_clock":
+        if used[name].dtype == np.uint32:
             values[used[name] == np.uint32(0xFFFFFFFF)] = NULL
         return values
 
@@ -212,4 +235,17 @@ def spans_of_records(records: NDArray[Any], launch_id: int, cluster: int) -> tup
         end_clock=column("end_clock"),
         stall_clock=nothing,
     )
+    if has_stalls:
+        stalls = used["stall_clock"].astype(np.int64)  # up to all of its 32 bits is a number of cycles
+        spans = replace(spans, stall_clock=np.where(_bears_stall(spans), stalls, NULL))
     return spans, int(t0)
+
+
+def _bears_stall(spans: Spans) -> NDArray[np.bool_]:
+    """True for mac spans, and for the first other span of each unit."""
+    bears: NDArray[np.bool_] = spans.kind == Kind.MAC
+    others = np.flatnonzero((spans.kind != Kind.CTA) & ~bears & (spans.unit != NULL))
+    others = others[np.lexsort((spans.begin_clock[others], spans.unit[others]))]
+    first = np.append(True, spans.unit[others][1:] != spans.unit[others][:-1])[: len(others)]
+    bears[others[first]] = True
+    return bears

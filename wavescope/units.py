@@ -8,7 +8,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from wavescope.states import dense_index, has_clocks, order_within
+from wavescope.states import count_before, dense_index, has_clocks, order_within
 from wavescope.trace import NULL, IntColumn, Kind, Spans
 
 
@@ -20,8 +20,14 @@ class Units:
     it kept its place: for each of its spans, from the end of the span before it in the
     same CTA and lane (or the CTA's begin) to its own end (the CTA's end for the last one),
     less what it waited for other CTAs; so a CTA's time is shared out whole, but for what
-    spans of no unit take (spare CTAs that add partial sums).  `cycles` is None without clocks.
+    spans of no unit take (spare CTAs that add partial sums).  What other warps of a CTA do
+    meanwhile, a share of partial sums beside the products of another unit, holds no place, but
+    where it outlasts everything else in its lane.  `cycles` is None without clocks.
     `lanes` is the number of units one CTA works on at once.
+
+    `operand_stall` and `room_stall` are the cycles in which those who multiply the unit waited
+    for operands, and in which the warp that copies them waited for room in the ring; None
+    where the launch did not measure them (trace.STALL_KERNELS do).
 
     Where a launch recorded nothing but CTAs, each CTA is a unit, `of_ctas` is True, and
     its tile and k-range are NULL.
@@ -40,6 +46,8 @@ class Units:
     cycles: IntColumn | None
     lanes: int
     of_ctas: bool
+    operand_stall: IntColumn | None = None
+    room_stall: IntColumn | None = None
 
     def __len__(self) -> int:
         """The number of units."""
@@ -113,6 +121,7 @@ def _units_of_spans(inner: Spans, ctas: Spans) -> Units:
     macs = np.flatnonzero(spans.kind == Kind.MAC)
     first[index[macs[::-1]]] = macs[::-1]
     begin, end = _extent(index, spans.begin_ns, spans.end_ns, count)
+    has_stalls = len(macs) > 0 and bool((spans.stall_clock[macs] != NULL).all())
     cycles = None
     if has_clocks(spans):
         begin_clock, end_clock = _extent(index, spans.begin_clock, spans.end_clock, count)
@@ -131,7 +140,14 @@ def _units_of_spans(inner: Spans, ctas: Spans) -> Units:
         cycles=cycles,
         lanes=len(dense_index(spans.lane)[0]),
         of_ctas=False,
+        operand_stall=_of_units(spans.operand_stall, index, count) if has_stalls else None,
+        room_stall=_of_units(spans.room_stall, index, count) if has_stalls else None,
     )
+
+
+def _of_units(stall: IntColumn, index: IntColumn, count: int) -> IntColumn:
+    """Each unit's sum of what its spans measured, 0 where none did."""
+    return np.bincount(index, weights=np.maximum(stall, 0), minlength=count).astype(np.int64)
 
 
 def _extent(index: IntColumn, begin: IntColumn, end: IntColumn, count: int) -> tuple[IntColumn, IntColumn]:
@@ -152,9 +168,35 @@ def _held(spans: Spans, mine: IntColumn, index: IntColumn, units: Extents, ctas:
         return _shared_out(units, ctas)  # a unit's spans follow one another: units will do
     lanes = spans.lane.copy()
     lanes[mine] = units.lane[index]
-    held = _shared_out(Extents(spans.cta, lanes, spans.begin_ns, spans.end_ns), ctas)
-    held -= np.where(spans.kind == Kind.WAIT, spans.end_ns - spans.begin_ns, 0)
+    alone, holds = _alone(Extents(spans.cta, lanes, spans.begin_ns, spans.end_ns), spans.kind, spans.unit)
+    held = np.zeros(len(spans), np.int64)
+    held[holds] = _shared_out(Extents(*(column[holds] for column in alone)), ctas)
+    held -= np.where((spans.kind == Kind.WAIT) & holds, alone.end_ns - alone.begin_ns, 0)
     return np.bincount(index, weights=held[mine], minlength=len(units.lane)).astype(np.int64)
+
+
+def _alone(parts: Extents, kind: IntColumn, unit: IntColumn) -> tuple[Extents, NDArray[np.bool_]]:
+    """The spans without what lies beside others of their lane, and which of them are left.
+
+    A wait or fixup that overlaps a mac or epilogue of another unit is the work of other warps: of it is left
+    what comes after all mac and epilogue spans of the lane.
+    """
+    lane_ids, lanes = dense_index(parts.lane)
+    place_ids, place = dense_index(parts.cta * len(lane_ids) + lanes)
+    is_main = (kind == Kind.MAC) | (kind == Kind.EPILOGUE)
+    main, other = np.flatnonzero(is_main), np.flatnonzero(~is_main)
+    main = main[order_within(place[main], parts.begin_ns[main])]
+    before = count_before(place[main], parts.begin_ns[main], place[other], parts.end_ns[other])
+    last = main[np.maximum(before - 1, 0)]  # the last one that began before the other's end
+    beside = (before > 0) & (place[last] == place[other]) & (parts.end_ns[last] > parts.begin_ns[other])
+    beside &= unit[last] != unit[other]
+    last_end = np.zeros(len(place_ids), np.int64)
+    np.maximum.at(last_end, place[main], parts.end_ns[main])
+    begin, end, holds = parts.begin_ns.copy(), parts.end_ns.copy(), np.ones(len(kind), np.bool_)
+    cut = other[beside]
+    begin[cut], end[cut] = np.maximum(begin[cut], last_end[place[cut]]), np.maximum(end[cut], last_end[place[cut]])
+    holds[cut] = begin[cut] < end[cut]
+    return Extents(parts.cta, parts.lane, begin, end), holds
 
 
 def _shared_out(parts: Extents, ctas: Spans) -> IntColumn:

@@ -3,6 +3,18 @@
 Each factor is the share left after one loss.  The losses are taken in one order (clock,
 inside the tile, padding, then the SM states by priority, idle last, launch and probe);
 another order would share them out otherwise, with the same product.
+
+Inside the tile there is one factor, issued FLOP / (rate * C), with rate the SM's FLOP a clock
+(rates) and C the cycles of mac time, clock64 summed over SMs.  A launch that measured how
+long its units waited has four in its place, with the same product; their cycles are those
+of inside_tile, pipe + operands + fill + rest = C:
+
+issue rate   issued FLOP / (rate * pipe): what the kernel's instruction reaches of the SM's rate
+operands     pipe / (pipe + operands): cycles in which the pipe does not idle for want of operands
+pipe fill    (pipe + operands) / (pipe + operands + fill): of those and the fill of CTAs' first units
+rest of mac  (pipe + operands + fill) / C: all mac cycles but the pipe's other idle ones
+
+What the epilogue costs, where no unit multiplies beside it, is the state epilogue's factor.
 """
 
 from __future__ import annotations
@@ -18,7 +30,7 @@ from wavescope.rates import flop_per_clock
 from wavescope.states import NUM_STATES, SmStates
 from wavescope.stats import Estimate
 from wavescope.trace import Kind, Launch, Timing
-from wavescope.wave_report import STATES, Budget, Factor, Waterfall
+from wavescope.wave_report import STATES, Budget, Factor, InsideTile, Waterfall
 
 _MEANINGS = {
     "fixup": "SM time not spent on partial sums",
@@ -32,8 +44,22 @@ _MEANINGS = {
 }
 
 
+_INSIDE_MEANINGS = {
+    "issue rate": "what the kernel's instruction reaches of the SM's rate",
+    "operands": "cycles in which the pipe did not idle for want of operands",
+    "pipe fill": "cycles not spent on the first operands of a CTA",
+    "rest of mac": "cycles in which the pipe did not idle for another reason",
+}
+
+
 def waterfall(
-    budget: Budget, states: SmStates, launch: Launch, flop: Flop | None, device: Device, timer_step_ns: float
+    budget: Budget,
+    states: SmStates,
+    launch: Launch,
+    flop: Flop | None,
+    device: Device,
+    timer_step_ns: float,
+    inside: InsideTile | None = None,
 ) -> tuple[Waterfall | None, tuple[str, ...]]:
     """The waterfall, or None, and sentences on what keeps it from being there or from being believed."""
     problem, cycles = launch.problem, states.state_cycles
@@ -50,7 +76,9 @@ def waterfall(
         return None, ("No waterfall: the spans carry no clocks.",)
     mac_cycles = int(cycles[:, Kind.MAC].sum())
     factors = (
-        *_tile_factors(budget, states, mac_cycles, rate.flop, flop, problem.dtype, device.max_clock_mhz),
+        _clock_factor(budget, mac_cycles, device.max_clock_mhz),
+        *_inside_factors(states, mac_cycles, rate.flop, flop, problem.dtype, inside),
+        Factor("padding", flop.useful / flop.issued, 0.0, "issued operations that fall inside the problem"),
         *_state_factors(budget),
         *(_timing_factors(budget.duration_ns, timer_step_ns, launch.timing) if launch.timing else ()),
     )
@@ -67,30 +95,37 @@ def waterfall(
     return found, tuple(_over_one(factors))
 
 
-def _tile_factors(
-    budget: Budget, states: SmStates, mac_cycles: int, rate: int, flop: Flop, dtype: Dtype, max_clock_mhz: float
-) -> list[Factor]:
-    """Clock, inside tile, padding: from the peak down to the useful operations in mac time."""
+def _clock_factor(budget: Budget, mac_cycles: int, max_clock_mhz: float) -> Factor:
     mac = budget.terms["mac"]
     clock_mhz = mac_cycles / mac.value * 1e3
-    inside = flop.issued / (rate * mac_cycles)
+    return Factor(
+        "clock",
+        clock_mhz / max_clock_mhz,
+        clock_mhz / max_clock_mhz * mac.error / mac.value,
+        f"the SM clock in mac time was {clock_mhz:.0f} of {max_clock_mhz:.0f} MHz",
+    )
+
+
+def _inside_factors(
+    states: SmStates, mac_cycles: int, rate: int, flop: Flop, dtype: Dtype, inside: InsideTile | None
+) -> list[Factor]:
+    """From what the SMs could do in mac time to the operations they issued."""
     stretches = int(np.bincount(states.segments.state, minlength=NUM_STATES)[Kind.MAC])
-    units = "FP32 lanes" if dtype == "fp32" else "tensor cores"
-    return [
-        Factor(
-            "clock",
-            clock_mhz / max_clock_mhz,
-            clock_mhz / max_clock_mhz * mac.error / mac.value,
-            f"the SM clock in mac time was {clock_mhz:.0f} of {max_clock_mhz:.0f} MHz",
-        ),
-        Factor(
-            "inside tile",
-            inside,
-            inside * math.sqrt(2 * stretches) / mac_cycles,  # clock64 counts single cycles
-            f"cycles of mac time that the {units} need at their full rate",
-        ),
-        Factor("padding", flop.useful / flop.issued, 0.0, "issued operations that fall inside the problem"),
-    ]
+    endpoints = math.sqrt(2 * stretches)  # clock64 counts single cycles
+    if inside is None:
+        share = flop.issued / (rate * mac_cycles)
+        units = "FP32 lanes" if dtype == "fp32" else "tensor cores"
+        meaning = f"cycles of mac time that the {units} need at their full rate"
+        return [Factor("inside tile", share, share * endpoints / mac_cycles, meaning)]
+    before = inside.parts["pipe"].total
+    factors = [Factor("issue rate", flop.issued / (rate * before), 0.0, _INSIDE_MEANINGS["issue rate"])]
+    for name, part in (("operands", "operands"), ("pipe fill", "fill"), ("rest of mac", "rest")):
+        cycles = inside.parts[part]
+        after = float(mac_cycles) if part == "rest" else before + cycles.total
+        error = math.hypot(cycles.error, endpoints if cycles.total else 0.0)
+        factors.append(Factor(name, before / after, before / after * error / after, _INSIDE_MEANINGS[name]))
+        before = after
+    return factors
 
 
 def _state_factors(budget: Budget) -> list[Factor]:

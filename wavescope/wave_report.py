@@ -20,6 +20,19 @@ ACTIVE_STATES = ("mac", "fixup", "epilogue", "wait", "resident")
 IDLE_STATES = ("turnaround", "ramp", "tail", "unfilled")
 STATES = ACTIVE_STATES + IDLE_STATES
 
+# Where the cycles of mac time go, what comes after it, and what the copying warp waits beside all that.
+INSIDE_MAC = ("pipe", "operands", "fill", "rest")
+INSIDE_PARTS = (*INSIDE_MAC, "epilogue", "drain", "room")
+INSIDE_MEANINGS = {
+    "pipe": "the tensor pipe at its rate",
+    "operands": "waiting for operands, pipe idle",
+    "fill": "waiting for a CTA's first operands",
+    "rest": "pipe idle for another reason",
+    "epilogue": "storing, no unit multiplies",
+    "drain": "from a CTA's last span to its end",
+    "room": "meanwhile: copier waiting for room",
+}
+
 # A conclusion whose error is over this share of its value is refused.
 REFUSAL_SHARE = 0.1
 
@@ -169,6 +182,50 @@ class Waterfall:
 
 
 @dataclass(frozen=True)
+class UnitCycles:
+    """SM cycles of one part of the units: their sum, a unit's median and 95 % quantile, and the error of the sum.
+
+    Median and quantile are over all units, of fill over the first unit of each CTA, of drain
+    over the last.
+    """
+
+    total: float
+    median: float
+    p95: float
+    error: float
+
+
+@dataclass(frozen=True)
+class InsideTile:
+    """Where the cycles of a launch's units go, measured (inside_tile has the formulas).
+
+    `parts` has an entry for each of INSIDE_PARTS; those of INSIDE_MAC sum to the mac cycles.
+    `pipe_per_k_iter` are the cycles the tensor pipe takes for a k_iter.  `fill_known` is False
+    where every unit is its CTA's first, so that the fill stands in operands.  `limit` names
+    what holds the units up (memory, latency, fill or latency, tensor, issue, none), `sentence`
+    says why.  `per_sm` is [used SMs, parts], cycles, rows as in Budget.
+    """
+
+    units: int
+    pipe_per_k_iter: float
+    parts: dict[str, UnitCycles]
+    fill_known: bool
+    limit: str
+    sentence: str
+    per_sm: NDArray[np.float64]
+
+    @property
+    def mac_cycles(self) -> float:
+        """Cycles of mac time of all SMs."""
+        return sum(self.parts[name].total for name in INSIDE_MAC)
+
+    def share(self, name: str) -> float:
+        """A part's share of all units' cycles; of room, which runs beside them, against the mac cycles."""
+        whole = sum(part.total for other, part in self.parts.items() if other != "room")
+        return self.parts[name].total / (self.mac_cycles if name == "room" else whole)
+
+
+@dataclass(frozen=True)
 class Clock:
     """SM clock seen by the spans: cycles / ns over CTA lifetimes, in MHz."""
 
@@ -212,7 +269,8 @@ class WaveReport:
     `place_busy` = share of place-time (P * T) with a CTA in it.  `longest_sm_cycles` is the
     longest active time of an SM, `mac_cycles` the time of all SMs in mac, in cycles.  `refusals` are sentences about
     conclusions that the errors do not allow.  `placement` is there where the timer was too
-    coarse to place events alone.  `flop` is None where the problem is unknown.
+    coarse to place events alone.  `flop` is None where the problem is unknown, `inside`
+    where the launch did not measure how long its units waited.
     """
 
     launch: Launch
@@ -231,6 +289,7 @@ class WaveReport:
     placement: Placement | None = None
     flop: Flop | None = None
     mac_cycles: int | None = None
+    inside: InsideTile | None = None
 
 
 @dataclass(frozen=True)

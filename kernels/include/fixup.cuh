@@ -68,7 +68,7 @@ struct Fixup {
             else
                 store_l2(to + f * THREADS, v);
         }
-        cta_barrier();
+        team_barrier();
     }
 
     // After leave(): what was left in the slot, or for it, may be read.
@@ -80,7 +80,7 @@ struct Fixup {
     WS_DEVICE void wait(int first, int count) const {
         for (int index = thread; index < count; index += THREADS)
             spin(space.sync + SYNC_FLAGS + first + index, launch_number());
-        cta_barrier();
+        team_barrier();
     }
 
     // The same for each warp by itself.
@@ -191,7 +191,7 @@ struct Fixup {
             unsigned int* const arrivals = space.sync + SYNC_FLAGS + space.num_slots + mine.first_slot;
             *is_last = count_up(arrivals, mine.peers - 1) == static_cast<unsigned int>(mine.peers - 1);
         }
-        cta_barrier();
+        team_barrier();
         if (!*is_last) return false;
 #pragma unroll
         for (int f = 0; f < FOURS; ++f) {

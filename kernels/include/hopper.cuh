@@ -156,17 +156,23 @@ __device__ __forceinline__ void products_wait() {
     asm volatile("wgmma.wait_group.sync.aligned %0;" ::"n"(PENDING) : "memory");
 }
 
-// Operands of the instructions below: 8 and 32 accumulators.
-#define WS_8(d, i)                                                                                            \
-    "+f"(d[i]), "+f"(d[i + 1]), "+f"(d[i + 2]), "+f"(d[i + 3]), "+f"(d[i + 4]), "+f"(d[i + 5]), "+f"(d[i + 6]), \
-        "+f"(d[i + 7])
-#define WS_32(d, i) WS_8(d, i), WS_8(d, i + 8), WS_8(d, i + 16), WS_8(d, i + 24)
+// Operands of the instructions below: 8 and 32 accumulators, read and written or only written.
+#define WS_8(how, d, i)                                                                                   \
+    how(d[i]), how(d[i + 1]), how(d[i + 2]), how(d[i + 3]), how(d[i + 4]), how(d[i + 5]), how(d[i + 6]), how(d[i + 7])
+#define WS_32(how, d, i) WS_8(how, d, i), WS_8(how, d, i + 8), WS_8(how, d, i + 16), WS_8(how, d, i + 24)
 
 #define WS_NAMES_128 \
     "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, " \
     "%16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31, " \
     "%32, %33, %34, %35, %36, %37, %38, %39, %40, %41, %42, %43, %44, %45, %46, %47, " \
     "%48, %49, %50, %51, %52, %53, %54, %55, %56, %57, %58, %59, %60, %61, %62, %63"
+
+#define WS_NAMES_160 \
+    "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, " \
+    "%16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31, " \
+    "%32, %33, %34, %35, %36, %37, %38, %39, %40, %41, %42, %43, %44, %45, %46, %47, " \
+    "%48, %49, %50, %51, %52, %53, %54, %55, %56, %57, %58, %59, %60, %61, %62, %63, " \
+    "%64, %65, %66, %67, %68, %69, %70, %71, %72, %73, %74, %75, %76, %77, %78, %79"
 
 #define WS_NAMES_192 \
     "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, " \
@@ -186,37 +192,60 @@ __device__ __forceinline__ void products_wait() {
     "%96, %97, %98, %99, %100, %101, %102, %103, %104, %105, %106, %107, %108, %109, %110, %111, " \
     "%112, %113, %114, %115, %116, %117, %118, %119, %120, %121, %122, %123, %124, %125, %126, %127"
 
-// d += a x b, or d = a x b where `add` is 0.
-#define WS_WGMMA(N, TYPE, A, B, ADD, B_ALONG_N, ...)                                                             \
-    asm volatile(                                                                                               \
-        "{\n.reg .pred p;\nsetp.ne.b32 p, " ADD ", 0;\n"                                                       \
-        "wgmma.mma_async.sync.aligned.m64n" #N "k16.f32." TYPE "." TYPE " {" WS_NAMES_##N "}, " A ", " B          \
-        ", p, 1, 1, 0, " B_ALONG_N ";\n}"                                                                        \
-        : __VA_ARGS__                                                                                           \
-        : "l"(a), "l"(b), "r"(add), "n"(ALONG_N))
+// d = a x b (ADD 0), or d += a x b (1).
+#define WS_WGMMA(N, TYPE, ADD, A, B, ALONG_N, ...)                                                      \
+    asm volatile("{\n.reg .pred p;\nsetp.ne.b32 p, " ADD ", 0;\n"                                        \
+                 "wgmma.mma_async.sync.aligned.m64n" #N "k16.f32." TYPE "." TYPE " {" WS_NAMES_##N "}, " A \
+                 ", " B ", p, 1, 1, 0, " ALONG_N ";\n}"                                                   \
+                 : __VA_ARGS__                                                                          \
+                 : "l"(a), "l"(b), "n"(B_ALONG_N))
 
-template <int DTYPE_ID, int ALONG_N>
-__device__ __forceinline__ void multiply_add(float (&d)[64], unsigned long long a, unsigned long long b, int add) {
-    if constexpr (DTYPE_ID == BF16)
-        WS_WGMMA(128, "bf16", "%64", "%65", "%66", "%67", WS_32(d, 0), WS_32(d, 32));
+template <int DTYPE_ID, int B_ALONG_N, bool ADD>
+__device__ __forceinline__ void multiply(float (&d)[64], unsigned long long a, unsigned long long b) {
+    if constexpr (ADD && DTYPE_ID == BF16)
+        WS_WGMMA(128, "bf16", "1", "%64", "%65", "%66", WS_32("+f", d, 0), WS_32("+f", d, 32));
+    else if constexpr (ADD)
+        WS_WGMMA(128, "f16", "1", "%64", "%65", "%66", WS_32("+f", d, 0), WS_32("+f", d, 32));
+    else if constexpr (DTYPE_ID == BF16)
+        WS_WGMMA(128, "bf16", "0", "%64", "%65", "%66", WS_32("=f", d, 0), WS_32("=f", d, 32));
     else
-        WS_WGMMA(128, "f16", "%64", "%65", "%66", "%67", WS_32(d, 0), WS_32(d, 32));
+        WS_WGMMA(128, "f16", "0", "%64", "%65", "%66", WS_32("=f", d, 0), WS_32("=f", d, 32));
 }
 
-template <int DTYPE_ID, int ALONG_N>
-__device__ __forceinline__ void multiply_add(float (&d)[96], unsigned long long a, unsigned long long b, int add) {
-    if constexpr (DTYPE_ID == BF16)
-        WS_WGMMA(192, "bf16", "%96", "%97", "%98", "%99", WS_32(d, 0), WS_32(d, 32), WS_32(d, 64));
+template <int DTYPE_ID, int B_ALONG_N, bool ADD>
+__device__ __forceinline__ void multiply(float (&d)[80], unsigned long long a, unsigned long long b) {
+    if constexpr (ADD && DTYPE_ID == BF16)
+        WS_WGMMA(160, "bf16", "1", "%80", "%81", "%82", WS_32("+f", d, 0), WS_32("+f", d, 32), WS_8("+f", d, 64), WS_8("+f", d, 72));
+    else if constexpr (ADD)
+        WS_WGMMA(160, "f16", "1", "%80", "%81", "%82", WS_32("+f", d, 0), WS_32("+f", d, 32), WS_8("+f", d, 64), WS_8("+f", d, 72));
+    else if constexpr (DTYPE_ID == BF16)
+        WS_WGMMA(160, "bf16", "0", "%80", "%81", "%82", WS_32("=f", d, 0), WS_32("=f", d, 32), WS_8("=f", d, 64), WS_8("=f", d, 72));
     else
-        WS_WGMMA(192, "f16", "%96", "%97", "%98", "%99", WS_32(d, 0), WS_32(d, 32), WS_32(d, 64));
+        WS_WGMMA(160, "f16", "0", "%80", "%81", "%82", WS_32("=f", d, 0), WS_32("=f", d, 32), WS_8("=f", d, 64), WS_8("=f", d, 72));
 }
 
-template <int DTYPE_ID, int ALONG_N>
-__device__ __forceinline__ void multiply_add(float (&d)[128], unsigned long long a, unsigned long long b, int add) {
-    if constexpr (DTYPE_ID == BF16)
-        WS_WGMMA(256, "bf16", "%128", "%129", "%130", "%131", WS_32(d, 0), WS_32(d, 32), WS_32(d, 64), WS_32(d, 96));
+template <int DTYPE_ID, int B_ALONG_N, bool ADD>
+__device__ __forceinline__ void multiply(float (&d)[96], unsigned long long a, unsigned long long b) {
+    if constexpr (ADD && DTYPE_ID == BF16)
+        WS_WGMMA(192, "bf16", "1", "%96", "%97", "%98", WS_32("+f", d, 0), WS_32("+f", d, 32), WS_32("+f", d, 64));
+    else if constexpr (ADD)
+        WS_WGMMA(192, "f16", "1", "%96", "%97", "%98", WS_32("+f", d, 0), WS_32("+f", d, 32), WS_32("+f", d, 64));
+    else if constexpr (DTYPE_ID == BF16)
+        WS_WGMMA(192, "bf16", "0", "%96", "%97", "%98", WS_32("=f", d, 0), WS_32("=f", d, 32), WS_32("=f", d, 64));
     else
-        WS_WGMMA(256, "f16", "%128", "%129", "%130", "%131", WS_32(d, 0), WS_32(d, 32), WS_32(d, 64), WS_32(d, 96));
+        WS_WGMMA(192, "f16", "0", "%96", "%97", "%98", WS_32("=f", d, 0), WS_32("=f", d, 32), WS_32("=f", d, 64));
+}
+
+template <int DTYPE_ID, int B_ALONG_N, bool ADD>
+__device__ __forceinline__ void multiply(float (&d)[128], unsigned long long a, unsigned long long b) {
+    if constexpr (ADD && DTYPE_ID == BF16)
+        WS_WGMMA(256, "bf16", "1", "%128", "%129", "%130", WS_32("+f", d, 0), WS_32("+f", d, 32), WS_32("+f", d, 64), WS_32("+f", d, 96));
+    else if constexpr (ADD)
+        WS_WGMMA(256, "f16", "1", "%128", "%129", "%130", WS_32("+f", d, 0), WS_32("+f", d, 32), WS_32("+f", d, 64), WS_32("+f", d, 96));
+    else if constexpr (DTYPE_ID == BF16)
+        WS_WGMMA(256, "bf16", "0", "%128", "%129", "%130", WS_32("=f", d, 0), WS_32("=f", d, 32), WS_32("=f", d, 64), WS_32("=f", d, 96));
+    else
+        WS_WGMMA(256, "f16", "0", "%128", "%129", "%130", WS_32("=f", d, 0), WS_32("=f", d, 32), WS_32("=f", d, 64), WS_32("=f", d, 96));
 }
 
 }  // namespace wavescope

@@ -39,12 +39,17 @@ struct Stalls {
 enum Part { PART_MAC = 0, PART_EPILOGUE = 1, PART_WAIT = 2, PART_FIXUP = 3 };
 __device__ __forceinline__ constexpr int records_of_unit(int schedule) { return splits_tiles(schedule) ? 4 : 2; }
 
+constexpr unsigned int OF_TEAM = ~0u;  // a recorder: the first thread of each team
+
 #if PROBE
 // Asked anew each time, so that the main loop keeps no register for it.
-__device__ __forceinline__ bool is_recorder(unsigned int recorder = 0) {
+__device__ __forceinline__ bool is_recorder(unsigned int recorder = OF_TEAM) {
     unsigned int thread;
     asm volatile("mov.u32 %0, %%tid.x;" : "=r"(thread));
-    return thread == recorder;
+#if TEAMS > 1
+    if (recorder == OF_TEAM) return thread % WORKERS == 0;
+#endif
+    return thread == (recorder == OF_TEAM ? 0 : recorder);
 }
 
 // Likewise computed anew.
@@ -53,17 +58,23 @@ __device__ __forceinline__ Record* record_of(Record* records, const Unit& unit, 
     return records + gridDim.x + static_cast<long long>(records_of_unit(SCHEDULE_ID)) * opaque(unit.index) + part;
 }
 
+__device__ __forceinline__ SpanOf span_of(const Unit& unit) {
+    const unsigned int name = unit.tile_m < 0 ? ~0u : unit.index;  // spans of no unit
+    return SpanOf{blockIdx.x, name, static_cast<unsigned int>(unit.tile_m), static_cast<unsigned int>(unit.tile_n),
+                  static_cast<unsigned int>(unit.k_begin), static_cast<unsigned int>(unit.k_end)};
+}
+
 template <int SCHEDULE_ID>
 __device__ __forceinline__ void end_at(Record* records, const Unit& unit, Part part, Kind kind, const Stamp& now,
-                                       unsigned int stall = 0) {
-    const unsigned int name = unit.tile_m < 0 ? ~0u : unit.index;  // spans of no unit
-    record_end(record_of<SCHEDULE_ID>(records, unit, part), kind, now, blockIdx.x, name, unit.tile_m, unit.tile_n,
-               unit.k_begin, unit.k_end, stall);
+                                       unsigned int stall = 0, unsigned int recorder = OF_TEAM) {
+    Record* const record = record_of<SCHEDULE_ID>(records, unit, part);
+    record_end(record, now);
+    record_name(record, kind, span_of(unit), recorder == OF_TEAM ? team() : TEAMS, stall);
 }
 #endif
 
 template <int SCHEDULE_ID>
-__device__ __forceinline__ void begin_span(Record* records, const Unit& unit, Part part, unsigned int recorder = 0) {
+__device__ __forceinline__ void begin_span(Record* records, const Unit& unit, Part part, unsigned int recorder = OF_TEAM) {
 #if PROBE
     if (is_recorder(recorder)) record_begin(record_of<SCHEDULE_ID>(records, unit, part), stamp());
 #endif
@@ -71,20 +82,20 @@ __device__ __forceinline__ void begin_span(Record* records, const Unit& unit, Pa
 
 template <int SCHEDULE_ID>
 __device__ __forceinline__ void end_span(Record* records, const Unit& unit, Part part, Kind kind,
-                                         unsigned int stall = 0, unsigned int recorder = 0) {
+                                         unsigned int stall = 0, unsigned int recorder = OF_TEAM) {
 #if PROBE
-    if (is_recorder(recorder)) end_at<SCHEDULE_ID>(records, unit, part, kind, stamp(), stall);
+    if (is_recorder(recorder)) end_at<SCHEDULE_ID>(records, unit, part, kind, stamp(), stall, recorder);
 #endif
 }
 
 // One span ends as the next begins.
 template <int SCHEDULE_ID>
 __device__ __forceinline__ void change_span(Record* records, const Unit& unit, Part from, Kind kind, Part to,
-                                            unsigned int stall = 0, unsigned int recorder = 0) {
+                                            unsigned int stall = 0, unsigned int recorder = OF_TEAM) {
 #if PROBE
     if (is_recorder(recorder)) {
         const Stamp now = stamp();
-        end_at<SCHEDULE_ID>(records, unit, from, kind, now, stall);
+        end_at<SCHEDULE_ID>(records, unit, from, kind, now, stall, recorder);
         record_begin(record_of<SCHEDULE_ID>(records, unit, to), now);
     }
 #endif
@@ -92,17 +103,31 @@ __device__ __forceinline__ void change_span(Record* records, const Unit& unit, P
 
 #if PROBE
 __device__ __forceinline__ void end_cta(Record* records, const Stamp& now) {
-    record_end(records + blockIdx.x, KIND_CTA, now, blockIdx.x, ~0u, ~0u, ~0u, ~0u, ~0u, 0);
+    record_end(records + blockIdx.x, now);
+    record_name(records + blockIdx.x, KIND_CTA, SpanOf{blockIdx.x, ~0u, ~0u, ~0u, ~0u, ~0u}, 0, 0);
 }
 #endif
 
-// The epilogue's end is the CTA's where it is all that the CTA does: one look at the clocks for both.
-__device__ __forceinline__ void end_unit_and_cta(Record* records, const Unit& unit, const Stalls& stalls) {
+// What a whole tile leaves, once it is stored: before, fences of the store would wait for the records.  The epilogue's end
+// is the CTA's where it is all that the CTA does: one look at the clocks for both.
+template <int SCHEDULE_ID, bool IS_NAMED>
+__device__ __forceinline__ void end_whole_unit(Record* records, const Unit& unit, const Stamp& multiplied,
+                                               const Stalls& stalls) {
 #if PROBE
     if (is_recorder()) {
         const Stamp now = stamp();
-        end_at<FIXED>(records, unit, PART_EPILOGUE, KIND_EPILOGUE, now, stalls.room);
-        end_cta(records, now);
+        if constexpr (IS_NAMED) {
+            Record* const record = record_of<SCHEDULE_ID>(records, unit, PART_MAC);
+            record_end(record, multiplied);
+            record_begin(record + PART_EPILOGUE, multiplied);
+            record_end(record + PART_EPILOGUE, now);
+            record[PART_MAC].stall_clock = stalls.operands;
+        } else {
+            end_at<SCHEDULE_ID>(records, unit, PART_MAC, KIND_MAC, multiplied, stalls.operands);
+            record_begin(record_of<SCHEDULE_ID>(records, unit, PART_EPILOGUE), multiplied);
+            end_at<SCHEDULE_ID>(records, unit, PART_EPILOGUE, KIND_EPILOGUE, now, stalls.room);
+        }
+        if (SCHEDULE_ID == FIXED) end_cta(records, now);
     }
 #endif
 }
@@ -161,7 +186,7 @@ __device__ __forceinline__ void reduce(const Sums& sums, const Plan& plan, int r
             if (unit.tile != tile) unit = whole_tile(plan.grid, tile, 0);
             store_piece(unit, part, warp, v);
         });
-    cta_barrier();  // no warp may still ask for the launch's number when the CTA counts itself as ended
+    team_barrier();  // no warp may still ask for the launch's number when the CTA counts itself as ended
     end_span<SCHEDULE_ID>(records, nobodys, PART_FIXUP, KIND_FIXUP);
 }
 
@@ -179,7 +204,7 @@ __device__ __forceinline__ void add_own_share(const Sums& sums, const Unit& unit
         [&](int part, int warp, const float(&v)[PIECE]) { store_piece(unit, part, warp, v); });
 }
 
-// Whether a CTA has a part of a tile, of which it adds a share itself.
+// Whether a CTA has a part of a tile, and adds a share of its partial sums itself.
 __device__ __forceinline__ bool adds_own_share(const Plan& plan) {
     return plan.reducers == 0 && static_cast<int>(blockIdx.x) < plan.parts * plan.split_tiles;
 }
@@ -190,25 +215,28 @@ __device__ __forceinline__ bool has_whole_tile(int schedule, const Plan& plan) {
     return next_unit(schedule, plan, blockIdx.x, 1, 0, &unit);
 }
 
-// What other warps of a CTA do for those that multiply: here there are none.
+// What other threads of a CTA do for a team: here there are none.
 struct Alone {
     // They add the CTA's share of a tile's partial sums while the others are at a whole tile.
     static constexpr bool ADD_SHARES = false;
+    // They name the records of whole tiles (record_name), where no tile is split; the team writes times and Stalls::operands.
+    static constexpr bool NAME_RECORDS = false;
+    // The team itself writes operands to shared memory.
+    static constexpr bool TEAM_COPIES = true;
 
-    // Called by those who multiply:
-    // the next number of the shared counter,
+    // Called by a team: the next number of the shared counter,
     __device__ __forceinline__ int draw(int round, int* counter, const Plan& plan, Shared<int>* shared_word) const {
-        if (threadIdx.x == 0) {
+        if (worker() == 0) {
             *shared_word = atomicAdd(counter, 1);
             // every CTA draws one ticket too many; who draws the last of all leaves 0 behind
             if (*shared_word == num_tiles(plan.grid) + static_cast<int>(gridDim.x) - 1) atomicExch(counter, 0);
         }
-        cta_barrier();
+        team_barrier();
         return *shared_word;
     }
     // when the CTA's part is left and its flag raised,
     __device__ __forceinline__ void part_is_left() const {}
-    // and at the end, until the others have done all.
+    // and at the end, until all others have done their work.
     __device__ __forceinline__ void wait() const {}
 };
 
@@ -217,6 +245,7 @@ struct Alone {
 // counter: tickets of SCHEDULE DYNAMIC, 0 at the launch, and left 0.
 // work: with WORK 1, what each unit is, by its index.
 // multiply() returns its Stalls.  helpers: see Alone.
+// Several teams take a CTA's units in turn, each by itself.
 // records: one a CTA, then records_of_unit() a unit.
 template <int SCHEDULE_ID, int THREADS, typename Helpers = Alone, int FLOATS, typename Grid, typename Multiply,
           typename Store, typename StorePiece>
@@ -224,52 +253,67 @@ __device__ __forceinline__ void run_units(Grid grid_of, int parts, int split_til
                                           const Workspace& space, Record* records, float (&acc)[FLOATS],
                                           Multiply multiply, Store store, StorePiece store_piece,
                                           const TileWork* work = nullptr, Helpers helpers = Helpers{}) {
-    constexpr bool SPLITS = splits_tiles(SCHEDULE_ID);
+    constexpr bool SPLITS = splits_tiles(SCHEDULE_ID), KEEPS = SPLITS || TEAMS > 1;
     static_assert(!WORK || !SPLITS, "only whole tiles have k_iters of their own");
-    __shared__ Shared<int> shared_word;
-    __shared__ Shared<Unit> kept;
-    __shared__ Shared<Sharing> kept_sharing;
+    __shared__ Shared<int> shared_words[TEAMS];
+    __shared__ Shared<Unit> kept_units[TEAMS];
+    __shared__ Shared<Sharing> kept_sharings[TEAMS];
+    Shared<int>& shared_word = shared_words[team()];
+    Shared<Unit>& kept = kept_units[team()];
+    Shared<Sharing>& kept_sharing = kept_sharings[team()];
     const auto plan_of = [&] { return Plan{grid_of(), static_cast<int>(gridDim.x), parts, split_tiles, reducers}; };
     const auto sums = [&] {
-        return Fixup<FLOATS, THREADS>{space, static_cast<int>(threadIdx.x), static_cast<int>(gridDim.x)};
+        return Fixup<FLOATS, THREADS>{space, worker(), static_cast<int>(gridDim.x)};
+    };
+    const auto add_share = [&](const Unit& unit, const Sharing& mine) {
+        add_own_share<SCHEDULE_ID, 2>(
+            sums(), unit, mine, worker() / 32, THREADS / 32, [&] { sums().wait(mine.first_slot, mine.peers); }, records,
+            OF_TEAM, store_piece);
+        if (PROBE) team_barrier();
+        end_span<SCHEDULE_ID>(records, unit, PART_EPILOGUE, KIND_FIXUP);
     };
     const auto finish = [&](const Unit& unit, const Sharing& mine, const Stalls& stalls) {
         if (SPLITS && mine.peers > 1) {
             if (!meet<SCHEDULE_ID>(sums(), acc, unit, mine, stalls, records, &shared_word)) {
-                if (is_cooperative(SCHEDULE_ID)) helpers.part_is_left();
+                if constexpr (is_cooperative(SCHEDULE_ID)) {
+                    helpers.part_is_left();
+                    if (TEAMS > 1 && reducers == 0) add_share(unit, mine);  // another team multiplies meanwhile
+                }
                 return;
             }
-        } else {
-            change_span<SCHEDULE_ID>(records, unit, PART_MAC, KIND_MAC, PART_EPILOGUE, stalls.operands);
         }
+        Stamp multiplied{};
+#if PROBE
+        if (is_recorder()) multiplied = stamp();
+#endif
         store(unit);
         // the next unit overwrites shared memory that slower warps still read; the probe waits for the last warp
-        if (SCHEDULE_ID != FIXED || PROBE) cta_barrier();
-        if constexpr (SCHEDULE_ID == FIXED)
-            end_unit_and_cta(records, unit, stalls);
-        else
+        if (KEEPS || (Helpers::TEAM_COPIES && (SCHEDULE_ID != FIXED || PROBE))) team_barrier();
+        if (SPLITS && mine.peers > 1)
             end_span<SCHEDULE_ID>(records, unit, PART_EPILOGUE, KIND_EPILOGUE, stalls.room);
+        else
+            end_whole_unit<SCHEDULE_ID, Helpers::NAME_RECORDS && !SPLITS>(records, unit, multiplied, stalls);
     };
     Unit unit;
     int ticket = 0;
 #if PROBE
-    if (is_recorder()) record_begin(records + blockIdx.x, stamp());
+    if (is_recorder(0)) record_begin(records + blockIdx.x, stamp());
 #endif
-    for (int round = 0;; ++round) {
+    for (int round = team();; round += TEAMS) {
         const Plan plan = plan_of();
         if constexpr (SCHEDULE_ID == DYNAMIC) ticket = helpers.draw(round, counter, plan, &shared_word);
         if (!next_unit(SCHEDULE_ID, plan, blockIdx.x, round, ticket, &unit)) break;
         if (WORK) unit = unit_of_work(plan.grid, work[unit.index], unit.index);
-        begin_span<SCHEDULE_ID>(records, unit, PART_MAC);
+        if (TEAMS == 1) begin_span<SCHEDULE_ID>(records, unit, PART_MAC);  // else when it is the team's turn
         // The main loop has barriers, and no registers for what comes after it; only one warp works out who shares.
-        if (SPLITS && threadIdx.x == 0) {
+        if (KEEPS && worker() == 0) {
             kept = unit;
-            kept_sharing = sharing_of(SCHEDULE_ID, plan, blockIdx.x, unit);
+            if (SPLITS) kept_sharing = sharing_of(SCHEDULE_ID, plan, blockIdx.x, unit);
         }
         const Stalls stalls = multiply(unit);
-        if constexpr (SPLITS) {
+        if constexpr (KEEPS) {
             const Unit multiplied = kept;
-            const Sharing mine = kept_sharing;
+            const Sharing mine = SPLITS ? static_cast<Sharing>(kept_sharing) : Sharing{0, 0, 1};
             finish(multiplied, mine, stalls);
         } else {
             finish(unit, Sharing{0, 0, 1}, stalls);
@@ -278,22 +322,17 @@ __device__ __forceinline__ void run_units(Grid grid_of, int parts, int split_til
     if constexpr (is_cooperative(SCHEDULE_ID)) {
         const Plan plan = plan_of();
         const int reducer = static_cast<int>(blockIdx.x + reducers) - static_cast<int>(gridDim.x);
-        if (reducers > 0 && reducer >= 0) reduce<SCHEDULE_ID>(sums(), plan, reducer, records, store_piece);
+        if (reducers > 0 && reducer >= 0 && team() == 0) reduce<SCHEDULE_ID>(sums(), plan, reducer, records, store_piece);
         // A part of a tile is a CTA's first unit, and the only one that is a part.
-        if (adds_own_share(plan) && !(Helpers::ADD_SHARES && has_whole_tile(SCHEDULE_ID, plan))) {
+        if (TEAMS == 1 && adds_own_share(plan) && !(Helpers::ADD_SHARES && has_whole_tile(SCHEDULE_ID, plan))) {
             next_unit(SCHEDULE_ID, plan, blockIdx.x, 0, 0, &unit);
-            const Sharing mine = sharing_of(SCHEDULE_ID, plan, blockIdx.x, unit);
-            add_own_share<SCHEDULE_ID, 2>(
-                sums(), unit, mine, threadIdx.x / 32, THREADS / 32, [&] { sums().wait(mine.first_slot, mine.peers); },
-                records, 0, store_piece);
-            if (PROBE) cta_barrier();
-            end_span<SCHEDULE_ID>(records, unit, PART_EPILOGUE, KIND_FIXUP);
+            add_share(unit, sharing_of(SCHEDULE_ID, plan, blockIdx.x, unit));
         }
     }
     helpers.wait();
-    if (SPLITS && (REDUCTION == ORDERED || is_cooperative(SCHEDULE_ID))) sums().end();
+    if (SPLITS && team() == 0 && (REDUCTION == ORDERED || is_cooperative(SCHEDULE_ID))) sums().end();
 #if PROBE
-    if (SCHEDULE_ID != FIXED && is_recorder()) end_cta(records, stamp());
+    if (SCHEDULE_ID != FIXED && is_recorder(0)) end_cta(records, stamp());
 #endif
 }
 

@@ -2,6 +2,10 @@
 // also run on the host, which brings its own versions of these (tests/host_gpu.h).
 #pragma once
 
+#ifndef TEAMS
+#define TEAMS 1
+#endif
+
 namespace wavescope {
 
 #if defined(__CUDACC__)
@@ -59,11 +63,18 @@ __device__ __forceinline__ void count(unsigned int* counter, unsigned int last) 
 
 __device__ __forceinline__ void warp_barrier() { __syncwarp(); }
 
-// All threads that multiply; a kernel that has others says how many do, and they are the first.
+// A team: the threads that multiply a tile together.  All threads of the CTA, where the kernel
+// does not say that they are the first TEAMS times WORKERS of them.
 #if defined(WORKERS)
-__device__ __forceinline__ void cta_barrier() { asm volatile("bar.sync 1, %0;" ::"n"(WORKERS) : "memory"); }
+__device__ __forceinline__ int team() { return TEAMS == 1 ? 0 : threadIdx.x / WORKERS; }
+__device__ __forceinline__ int worker() { return TEAMS == 1 ? threadIdx.x : threadIdx.x % WORKERS; }
+__device__ __forceinline__ void team_barrier() {
+    asm volatile("bar.sync %0, %1;" ::"r"(1 + team()), "n"(WORKERS) : "memory");
+}
 #else
-__device__ __forceinline__ void cta_barrier() { __syncthreads(); }
+__device__ __forceinline__ int team() { return 0; }
+__device__ __forceinline__ int worker() { return threadIdx.x; }
+__device__ __forceinline__ void team_barrier() { __syncthreads(); }
 #endif
 
 __device__ __forceinline__ unsigned long long now_ns() {

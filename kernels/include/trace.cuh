@@ -54,12 +54,28 @@ __device__ __forceinline__ void record_begin(Record* record, const Stamp& at) {
     store16(&record->begin_ns, at.ns, at.clock);
 }
 
-__device__ __forceinline__ void record_end(Record* record, Kind kind, const Stamp& at, unsigned int cta,
-                                           unsigned int unit, unsigned int tile_m, unsigned int tile_n,
-                                           unsigned int k_begin, unsigned int k_end, unsigned int stall) {
+// What a span is of: a CTA, and the unit and place of a tile; ~0 for none.
+struct SpanOf {
+    unsigned int cta, unit, tile_m, tile_n, k_begin, k_end;
+};
+
+// A record counts once it is named.
+__device__ __forceinline__ void record_name(Record* record, Kind kind, const SpanOf& of, unsigned int lane,
+                                            unsigned int stall) {
+    store16(&record->cta, pack(of.cta, of.unit), pack(of.tile_m, of.tile_n));
+    store16(&record->k_begin, pack(of.k_begin, of.k_end),
+            pack(sm_id() | static_cast<unsigned int>(kind) << 16 | lane << 24, stall));
+}
+
+// The same where another thread writes the stall.
+__device__ __forceinline__ void record_name(Record* record, Kind kind, const SpanOf& of, unsigned int lane) {
+    store16(&record->cta, pack(of.cta, of.unit), pack(of.tile_m, of.tile_n));
+    *reinterpret_cast<unsigned long long*>(&record->k_begin) = pack(of.k_begin, of.k_end);
+    *reinterpret_cast<unsigned int*>(&record->sm) = sm_id() | static_cast<unsigned int>(kind) << 16 | lane << 24;
+}
+
+__device__ __forceinline__ void record_end(Record* record, const Stamp& at) {
     store16(&record->end_ns, at.ns, at.clock);
-    store16(&record->cta, pack(cta, unit), pack(tile_m, tile_n));
-    store16(&record->k_begin, pack(k_begin, k_end), pack(sm_id() | static_cast<unsigned int>(kind) << 16, stall));
 }
 
 #endif

@@ -31,8 +31,8 @@ def rows() -> list[dict[str, str | int]]:
                 stages = kernels.stages_that_fit(kernel, code, problem, device)
                 if stages is None:
                     continue
-                fact = kernels.KernelFacts(kernel.name, code, code.threads, 0, 0, stages)
-                source = nvrtc.kernel_directory() / f"{kernel.name}.cu"
+                fact = kernels.KernelFacts(kernel.name, kernel.file, code, code.threads, 0, 0, stages)
+                source = nvrtc.kernel_directory() / f"{kernel.file}.cu"
                 arch = nvrtc.architecture(capability)
                 cubins = {
                     (schedule, probe): nvrtc.compile_kernel(

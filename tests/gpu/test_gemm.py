@@ -95,7 +95,7 @@ def compiled(device: Device) -> None:
     arch = architecture(device.compute_capability)
     jobs = [
         (
-            kernel_directory() / f"{kernel.name}.cu",
+            kernel_directory() / f"{kernel.file}.cu",
             kernels.defines(
                 problem, kernels.facts(problem, code.tile, device, kernel_name=kernel.name), schedule, probe, reduction
             ),

@@ -17,7 +17,7 @@ from wavescope.details import Details
 from wavescope.report import detail_json
 from wavescope.report.detail_json import DETAIL_KEYS
 from wavescope.trace import Launch
-from wavescope.wave_report import Budget, Quantity, TailSplit, WaveReport
+from wavescope.wave_report import INSIDE_MEANINGS, Budget, InsideTile, Quantity, TailSplit, WaveReport
 
 __all__ = ["DETAIL_KEYS", "KEYS", "SCHEMA_VERSION", "document", "finite", "render"]
 
@@ -163,6 +163,22 @@ KEYS: dict[str, str] = {
     "waterfall.factors[].value": "factor",
     "waterfall.factors[].error": "its absolute error",
     "waterfall.factors[].meaning": "what it compares",
+    "inside": "cycles of units, null where the launch did not measure how long they waited",
+    "inside.units": "units",
+    "inside.pipe_per_k_iter": "cycles the tensor pipe takes for a k_iter",
+    "inside.fill_known": "false: every unit is its CTA's first, and the fill stands in operands",
+    "inside.limit": "memory, latency, fill or latency, tensor, issue, none",
+    "inside.sentence": "what the limit is, and why",
+    "inside.parts[].name": "pipe, operands, fill and rest sum to the mac cycles; epilogue and drain come after; "
+    "room is what the copying warp waits beside them",
+    "inside.parts[].meaning": "what these cycles are",
+    "inside.parts[].total": "cycles of all units",
+    "inside.parts[].share": "share of all units' cycles, of room against the mac cycles",
+    "inside.parts[].median": "a unit's median; of fill over the first unit of each CTA, of drain over the last",
+    "inside.parts[].p95": "a unit's 95 % quantile, of the same",
+    "inside.parts[].error": "absolute error of the total",
+    "inside.per_sm[].sm": "SM id",
+    "inside.per_sm[].cycles[]": "cycles by part, in the order of inside.parts",
     "clock": "SM clock seen by the spans, null where no cycles were recorded",
     "clock.mean_mhz": "mean",
     "clock.low_mhz": "slowest SM",
@@ -196,6 +212,7 @@ def document(
         "tail": _tail(report.tail) if report.tail else None,
         "waves": asdict(report.waves),
         "waterfall": asdict(report.waterfall) if report.waterfall else None,
+        "inside": _inside(report.inside, report.budget) if report.inside else None,
         "clock": asdict(report.clock) if report.clock else None,
         "bound": {"source": "estimated", **_quantity(report.bound)},
         "active_cycles_ratio": report.active_cycles_ratio,
@@ -251,6 +268,22 @@ def _budget(budget: Budget) -> dict[str, Any]:
         "padding": _quantity(budget.padding),
         "not_idle": {"share": busy.value / budget.total_ns, **_quantity(busy)},
         "per_sm": [{"sm": sm, "state_ns": row} for sm, row in rows],
+    }
+
+
+def _inside(inside: InsideTile, budget: Budget) -> dict[str, Any]:
+    rows = zip(budget.sm_ids.tolist(), inside.per_sm.tolist(), strict=False)  # of the SMs that were used
+    return {
+        "units": inside.units,
+        "pipe_per_k_iter": inside.pipe_per_k_iter,
+        "fill_known": inside.fill_known,
+        "limit": inside.limit,
+        "sentence": inside.sentence,
+        "parts": [
+            {"name": name, "meaning": INSIDE_MEANINGS[name], "share": inside.share(name), **asdict(part)}
+            for name, part in inside.parts.items()
+        ],
+        "per_sm": [{"sm": sm, "cycles": row} for sm, row in rows],
     }
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import textwrap
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Literal
 
 from rich.text import Text
 
@@ -74,6 +75,7 @@ class Column:
     title: str
     cells: Sequence[str]
     drop: int = 0
+    align: Literal["<", ">"] = ">"
 
     @property
     def width(self) -> int:
@@ -90,13 +92,14 @@ def fitting(page: Page, columns: Sequence[Column]) -> list[Column]:
 
 
 def table(page: Page, columns: Sequence[Column]) -> list[Text]:
-    """Right-aligned columns under their titles, as many as fit."""
+    """Columns, right-aligned unless they say otherwise, under their titles, as many as fit."""
     kept = fitting(page, columns)
     rows = [[column.title for column in kept], *zip(*(column.cells for column in kept), strict=True)]
     widths = [column.width for column in kept]
     lines = []
     for number, row in enumerate(rows):
-        cells = (" " * GAP).join(f"{cell:>{width}}" for cell, width in zip(row, widths, strict=True))
+        aligned = zip(row, kept, widths, strict=True)
+        cells = (" " * GAP).join(f"{cell:{column.align}{width}}" for cell, column, width in aligned)
         lines.append(Text((" " * INDENT + cells).rstrip(), "dim" if number == 0 else ""))
     return lines
 

@@ -11,7 +11,7 @@ from wavescope.device import sm_count_note
 from wavescope.report import charts, figures
 from wavescope.report.layout import Column, Page, heading, labelled, paragraph, table
 from wavescope.trace import NULL, SIMULATED_BECAUSE
-from wavescope.wave_report import Picture, RankWave, WaveReport
+from wavescope.wave_report import INSIDE_MEANINGS, Picture, RankWave, WaveReport
 
 # More rows than this are cut in the middle; the first and last waves are the telling ones.
 _SHOWN_WAVES = 16
@@ -26,6 +26,7 @@ def lines(page: Page, report: WaveReport, picture: Picture | None, sentences: Se
         _header(page, report),
         _result(page, report),
         charts.waterfall(page, report),
+        _inside(page, report),
         charts.budget(page, report),
         _waves(page, report),
         charts.picture(page, report, picture) if picture else [],
@@ -197,6 +198,29 @@ def _bound_line(report: WaveReport) -> str:
         f"at most {report.bound.value:.3f} times faster with perfect balance, at unchanged unit cost and clock "
         "(estimated; the clock rises while SMs idle, so part of it cannot be had)"
     )
+
+
+def _inside(page: Page, report: WaveReport) -> list[Text]:
+    """Cycles a unit by what they went into, and what the limit is."""
+    inside = report.inside
+    if inside is None:
+        return []
+    parts = [(name, part) for name, part in inside.parts.items() if part.total or name in ("pipe", "operands", "room")]
+    columns = [
+        Column("cycles", [name for name, _ in parts], align="<"),
+        Column("", [INSIDE_MEANINGS[name] for name, _ in parts], drop=1, align="<"),
+        Column("median", [str(round(part.median)) for _, part in parts]),
+        Column("p95", [str(round(part.p95)) for _, part in parts]),
+        Column("share", [figures.percent(inside.share(name)) for name, _ in parts]),
+    ]
+    result = [heading(page, "Inside the tile, SM cycles a unit", report.launch.source)]
+    result += table(page, columns) + paragraph(page, inside.sentence)
+    fill = "" if inside.fill_known else " Each CTA has one unit, so operands include the pipeline's fill."
+    note = (
+        f"A k_iter takes {inside.pipe_per_k_iter:g} cycles of pipe; fill and drain are a CTA's. Shares are of all "
+        f"units' cycles, that of room of the mac cycles.{fill}"
+    )
+    return result + paragraph(page, note, "dim")
 
 
 def _waves(page: Page, report: WaveReport) -> list[Text]:
