@@ -94,7 +94,8 @@ def rank(
 ) -> Ranking:
     """Every tile with every schedule by predicted time, the same for the same arguments.
 
-    `kernel`: its name; None: all that run on the device and have the dtype.  `tiles` and
+    `kernel`: its name; None: all that run on the device and have the dtype, where several
+    have a tile the best of them, and those whose own costs are known.  `tiles` and
     `variants`: the only ones to choose from; by default all tiles that fit, and all
     schedules with the numbers that the grid-size model finds best.  `work`: tiles of
     unequal k, which only schedules that keep tiles whole can do.  Equal times go by the
@@ -106,11 +107,11 @@ def rank(
         variant.check_work(work)
     if work is not None and len(tiles) != 1:
         raise UsageError(f"work {work} is another one for each tile, so no tile is the best for it; name a tile")
-    candidates = [
-        candidate
-        for name, tile in _kernels_and_tiles(problem, device, kernel, tiles)
-        for candidate in _candidates(problem, device, name, tile, variants, raster, most_ctas, work)
-    ]
+    candidates: list[Choice] = []
+    for name, tile in _kernels_and_tiles(problem, device, kernel, tiles):
+        of_tile = list(_candidates(problem, device, name, tile, variants, raster, most_ctas, work))
+        if all(one.exact for one in of_tile) or not any(one.tile == tile for one in candidates):
+            candidates += of_tile
     found: list[Choice] = []
     refused: ShapeError | None = None
     units = 0.0

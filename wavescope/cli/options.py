@@ -49,8 +49,8 @@ KernelWord = Annotated[
     typer.Option(
         "--kernel",
         metavar="NAME",
-        help="gemm_sm90 (Hopper's tensor cores), gemm_mma (sm_80 and later) or gemm_simt (fp32), short sm90, mma, "
-        "simt; auto: the first of them that runs here, and has the type and the tile.",
+        help="gemm_sm90 (Hopper's tensor cores), gemm_sm90_pingpong (the same, two tiles at once), gemm_mma (sm_80 and "
+        "later) or gemm_simt (fp32), short sm90, mma, simt; auto: the first that runs here, and has type and tile.",
     ),
 ]
 Layout = Annotated[
