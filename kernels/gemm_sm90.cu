@@ -35,7 +35,7 @@ constexpr int BYTES_STAGE = BYTES_A + BYTES_B;
 constexpr int COLUMNS_B = 64, BYTES_BOX_B = COLUMNS_B * TILE_K * 2;
 constexpr int COLUMNS_C = TILE_N % 64 == 0 ? 64 : 32, BYTES_BOX_C = COLUMNS_C * 16 * 2;  // what a warp stores at once
 constexpr bool ADD_SHARES = is_cooperative(SCHEDULE) && TEAMS == 1;
-constexpr bool NAMES_RECORDS = !splits_tiles(SCHEDULE);
+[[maybe_unused]] constexpr bool NAMES_RECORDS = !splits_tiles(SCHEDULE);
 constexpr bool ANNOUNCES = SCHEDULE == DYNAMIC || TEAMS > 1;  // the copier says whose turn it is
 
 static_assert(TILE_K == 64, "a row of a stage is one swizzled line of 128 bytes");
@@ -308,7 +308,7 @@ __device__ __forceinline__ void add_share_meanwhile(const Plan& plan, const Work
         const Sharing mine = sharing_of(SCHEDULE, plan, blockIdx.x, unit);
         const Fixup<FLOATS, WORKERS> sums{space, static_cast<int>(threadIdx.x), static_cast<int>(gridDim.x)};
         meet_at(PART_IS_LEFT, MULTIPLIERS + ADDERS * 32);
-        add_own_share<SCHEDULE, 1>(
+        add_own_share<SCHEDULE, 1, 16>(
             sums, unit, mine, worker, ADDERS, [&] { sums.wait_as_warp(mine.first_slot, mine.peers); }, records, RECORDER,
             [&](const Unit& whole, int part, int warp, const float(&v)[PIECE]) {
                 store_part(output, whole, part, warp, v);

@@ -105,7 +105,9 @@ def fit(traces: Sequence[Trace], near: Calibration | None = None, otherwise: Cal
 
     The main loop's cycles are fitted by least squares of relative residuals, with several
     CTAs an SM by simulating each SM (fit_shared.py); the other costs are medians.  Launches
-    with tiles at the edge of C tell edge_slowdown and nothing else, unless all are such.  What
+    with tiles at the edge of C tell edge_slowdown and nothing else, unless all are such; those
+    with staggered shares tell stream_slowdown, and no other cost of main loops, likewise (H200,
+    2026-11: they are slower above all at their start, which reads all of k at once).  What
     the launches do not tell apart (fixed costs where all units have equal k_iters, say)
     stays in cycles_per_k_iter, and `source` says so.  Partial sums that no launch shows
     are estimated (fixup_costs.py).
@@ -132,8 +134,11 @@ def fit(traces: Sequence[Trace], near: Calibration | None = None, otherwise: Cal
     latencies, unseen = _latencies(recorded, held)
     fixups, estimated = _fixups(recorded, tile, ctas_per_sm, held)
     whole = [one for one in recorded if not one.is_split]
+    in_step = [one for one in recorded if not one.is_staggered.any()]
     if ctas_per_sm == 1:
-        costs, missing = fit_alone(recorded, held)
+        costs, missing = fit_alone(in_step or recorded, held)
+        if in_step and len(in_step) < len(recorded):
+            missing.remove("stream_slowdown")  # fitted at the end
     elif whole:
         costs, missing = fit_shared(whole, ctas_per_sm, latencies, held, near)
         costs |= {"idle_gain": 0.0, "stream_slowdown": held.get("stream_slowdown", 0.0)}
@@ -164,9 +169,9 @@ def fit(traces: Sequence[Trace], near: Calibration | None = None, otherwise: Cal
         noise=_noise(whole or recorded),
         source=_source(every, [name for name in missing + unseen if name not in held], estimated),
     )
-    if ctas_per_sm == 1:
+    if ctas_per_sm == 1 and not in_step:
         return fitted
-    if not whole:
+    if ctas_per_sm > 1 and not whole:
         return replace(fitted, cycles_per_k_iter=fit_k_iters(recorded, fitted))
     staggered = fit_slowdown(recorded, fitted)
     return fitted if staggered is None else replace(fitted, stream_slowdown=staggered)
