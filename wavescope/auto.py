@@ -238,7 +238,7 @@ class _Sums:
         """From the first CTA's begin to the last one's end, about."""
         places, costs, model = self.sms * self.ctas, self.costs, self.costs.grid_model
         left = self.tiles % places
-        around = costs.prologue_cycles + costs.exit_cycles
+        around = costs.prologue_cycles + costs.exit_cycles + costs.fill_cycles
         if variant.schedule not in SPLIT_SCHEDULES:
             between = {"fixed": around + costs.turnaround_cycles, "persistent": costs.gap_cycles}
             return around + self._waves(self.tiles, self.k_iters, between.get(variant.schedule, costs.queue_gap_cycles))

@@ -17,7 +17,8 @@ from wavescope.fit_alone import fit_alone
 from wavescope.fit_edges import fit_edges
 from wavescope.fit_replayed import fit_k_iters, fit_slowdown
 from wavescope.fit_shared import fit_shared
-from wavescope.fixup_costs import estimated_fixup_cycles
+from wavescope.fixup_costs import estimated_beside_cycles, estimated_fixup_cycles
+from wavescope.kernels import adds_beside
 from wavescope.launch_costs import (
     RecordedLaunch,
     clock_spread,
@@ -44,6 +45,8 @@ OF_COMPANY = ("sharing", "seniority")
 HOLDABLE = (
     "fixed_cycles",
     "cold_cycles",
+    "fill_cycles",
+    "beside_cycles",
     "idle_gain",
     "stream_slowdown",
     "edge_slowdown",
@@ -145,8 +148,12 @@ def fit(traces: Sequence[Trace], near: Calibration | None = None, otherwise: Cal
     if slowdown is None:
         slowdown = fit_edges(every, costs)
     missing += [] if slowdown is not None else ["edge_slowdown"]
+    if "beside_cycles" in missing and "beside_cycles" not in held and adds_beside(kernel):
+        costs["beside_cycles"] = estimated_beside_cycles(tile)
+        missing.remove("beside_cycles")
+        estimated.append("beside_cycles")
     costs["edge_slowdown"] = held.get("edge_slowdown", 0.0) if slowdown is None else slowdown
-    values: dict[str, Any] = {**costs, **latencies, **fixups}
+    values: dict[str, Any] = {"fill_cycles": 0.0, "beside_cycles": 0.0, **costs, **latencies, **fixups}
     clock, idle_clock = _clocks(recorded)
     fitted = Calibration(
         kernel=kernel,

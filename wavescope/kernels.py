@@ -170,6 +170,18 @@ GEMM_SM90_PINGPONG = replace(
 KERNELS = (GEMM_SM90, GEMM_SM90_PINGPONG, GEMM_MMA, GEMM_SIMT)  # the first that can is taken
 
 
+def copies_ahead(name: str) -> bool:
+    """Whether a warp of that kernel copies a unit's operands while the one before is still stored."""
+    return any(kernel.name == name and kernel.copy_threads > 0 for kernel in KERNELS)
+
+
+def adds_beside(name: str) -> bool:
+    """Whether other warps of that kernel add a CTA's share of partial sums while it multiplies a whole tile."""
+    return copies_ahead(name) and all(
+        code.teams == 1 for kernel in KERNELS if kernel.name == name for code in kernel.codes
+    )
+
+
 def kernel_for(problem: Problem, device: Device, name: str | None = None, tile: Tile | None = None) -> Kernel:
     """The first of KERNELS that computes this dtype on this device, in this tile; or the one of that name.
 
