@@ -8,6 +8,7 @@ import sys
 from dataclasses import replace
 from datetime import date
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -15,14 +16,14 @@ import pytest
 from tests.recorded import DATA
 from tests.test_calibration import ROW
 from tests.test_cli_errors import failed
-from wavescope import cuda_device, measure
+from wavescope import cuda_device, measure, prepare
 from wavescope.calibrate import fit
 from wavescope.calibration import installed, lookup, table
 from wavescope.calibration_file import VARIABLE, merge, read, user_path
 from wavescope.calibration_launches import ALL_PLACES, LAUNCHES, Planned, plans, record
 from wavescope.calibration_row import COLUMNS, Calibration, render
 from wavescope.cli.main import main
-from wavescope.device import virtual_device
+from wavescope.device import Device, virtual_device
 from wavescope.errors import DeviceError, InputError, ShapeError, UsageError
 from wavescope.kernels import GEMM_MMA, GEMM_SIMT, GEMM_SM90
 from wavescope.leave_one_out import leave_one_out
@@ -165,11 +166,11 @@ def test_recorded_traces_are_fitted_and_kept(capsys: pytest.CaptureFixture[str],
     assert replace(row, source=shipped.source) == shipped
     text = text_of(out)
     assert "Unit costs on NVIDIA H200" in text
-    assert "a k_iter 1727.1" in text
-    assert "others idle -" in text
+    assert "a k_iter 1782.7" in text
+    assert "others idle 0.01%" in text
     assert "leave a sum 5861.0" in text
     # all from the others, but for the only one with edge tiles and the only one whose parts add shares
-    assert "128x256x64 bf16 17 15 2.2% +7.1% streamk 1280x1280x8192" in text
+    assert "128x256x64 bf16 17 15 1.0% +6.7% streamk 1280x1280x8192" in text
     assert f"wavescope: wrote {path}: 1 of its 1 rows are new" in err
     assert max(len(line) for line in out.splitlines()) <= 80
 
@@ -182,7 +183,7 @@ def test_rows_of_other_tiles_stay(capsys: pytest.CaptureFixture[str], tmp_path: 
     assert main(["calibrate", "--from", files[0], "--from", *files[1:], "-o", str(path), "--tile", "128x256x64"]) == 0
     kept, new = sorted(read(path), key=lambda row: str(row.tile) == "128x256x64")
     assert kept == other
-    assert new.cycles_per_k_iter == pytest.approx(1727.1)
+    assert new.cycles_per_k_iter == pytest.approx(1782.7)
     assert "1 of its 2 rows are new" in capsys.readouterr().err
 
 
@@ -297,8 +298,10 @@ def test_the_file_survives_a_round_trip(tmp_path: Path) -> None:
 
 USAGE = [
     (["calibrate", RECORDED[0]], 2, ("are read with --from",)),
-    (["calibrate", "--from", RECORDED[0], "--tile", "64x64x64"], 2, ("no launch of the tiles and types",)),
-    (["calibrate", "--from", RECORDED[0], "--dtype", "fp32"], 2, ("no launch of the tiles and types",)),
+    (["calibrate", "--from", RECORDED[0], "--tile", "64x64x64"], 2, ("no launch of the kernel, tiles and types",)),
+    (["calibrate", "--from", RECORDED[0], "--kernel", "sm90"], 2, ("no launch of the kernel, tiles and types",)),
+    (["calibrate", "--from", RECORDED[0], "--kernel", "sm80"], 2, ("--kernel", '"sm80"', "gemm_sm90")),
+    (["calibrate", "--from", RECORDED[0], "--dtype", "fp32"], 2, ("no launch of the kernel, tiles and types",)),
     (["calibrate", "--from", RECORDED[0], "--dtype", "fp8"], 2, ("--dtype", '"fp8"', "bf16")),
     (["calibrate", "--from", RECORDED[0], "--tile", "big"], 2, ("'big'", "MxNxK")),
     (["calibrate", "--from", "no.parquet"], 5, ("no.parquet", "no such file")),
@@ -347,16 +350,25 @@ def test_a_gpu_is_measured_launch_by_launch(
 
     monkeypatch.setattr(cuda_device, "query", lambda index: H200)
     monkeypatch.setattr(measure, "measure", fake)
+    compiled: list[tuple[Tile, str, str]] = []
+
+    def compile_ahead(launches: Any, device: Device, progress: object) -> None:
+        assert device == H200
+        compiled.extend((facts.code.tile, facts.kernel, variant.schedule) for _, facts, variant in launches)
+
+    monkeypatch.setattr(prepare, "compile_ahead", compile_ahead)
     path = tmp_path / "mine.csv"
-    assert main(["calibrate", "--device", "cuda:1", "--tile", "128x256x64", "--dtype", "bf16", "-o", str(path)]) == 0
+    mine = ["--kernel", "mma", "--tile", "128x256x64", "--dtype", "bf16"]
+    assert main(["calibrate", "--device", "cuda:1", *mine, "-o", str(path)]) == 0
     out, err = capsys.readouterr()
     assert asked == [(1, 7, ALL_PLACES)] * len(LAUNCHES)
+    assert compiled == [(TILE, "gemm_mma", text.split(":")[0]) for _, _, text, _ in LAUNCHES]
     assert read(path)[0].stream_slowdown == pytest.approx(0.2, abs=0.01)
     assert f"launch {len(LAUNCHES)} of {len(LAUNCHES)}, " in err
     assert f"128x256x64 bf16 {len(LAUNCHES)} {len(LAUNCHES) - 1} " in text_of(out)
     assert "staggered +2" in text_of(out)
     # next to no time: the first launch alone
-    argv = ["calibrate", "--tile", "128x256x64", "--dtype", "bf16", "-o", str(path), "--seconds", "0.0000001"]
+    argv = ["calibrate", *mine, "-o", str(path), "--seconds", "0.0000001"]
     assert main(argv) == 0
     assert f"no time for {len(LAUNCHES) - 1} launches" in capsys.readouterr().err
     assert "fixed_cycles" in read(path)[0].unseen

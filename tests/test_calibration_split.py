@@ -98,6 +98,26 @@ def test_stream_k_alone_does_not_tell_staggered_from_slow() -> None:
     assert shared.cycles_per_k_iter == pytest.approx(1.2 * 1200, rel=0.1)  # CTAs that end early leave the SM to others
 
 
+def test_a_slow_start_of_staggered_shares_is_no_cost_of_others() -> None:
+    # as on an H200: the first share of a CTA takes longer, whatever its k, and later ones hardly do
+    row = replace(ROW, stream_slowdown=0.0)
+    traces = runs(row, [*WHOLE, *SPLIT])
+    for index, trace in enumerate(traces):
+        if trace.launches[0].schedule in ("streamk", "hybrid"):
+            spans = trace.spans
+            macs = np.flatnonzero(spans.kind == Kind.MAC)
+            macs = macs[np.lexsort((spans.begin_clock[macs], spans.cta[macs]))]
+            firsts = macs[np.append(True, np.diff(spans.cta[macs]) > 0)]
+            begin_clock = spans.begin_clock.copy()
+            begin_clock[firsts] -= 3000
+            traces[index] = replace(trace, spans=replace(spans, begin_clock=begin_clock))
+    found = fit(traces)
+    assert found.cycles_per_k_iter == pytest.approx(400, rel=0.005)
+    assert found.fixed_cycles == pytest.approx(1500, abs=150)
+    assert found.cold_cycles == pytest.approx(1000, abs=150)
+    assert found.stream_slowdown > 0.1  # their mean
+
+
 def test_sums_that_are_added_atomically_are_another_cost() -> None:
     found = fit([run(ROW, 1.4, 1024, "hybrid@atomic"), run(ROW, 1.2, 512, "fixed")])
     assert found.estimated == FIXUPS

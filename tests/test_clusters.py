@@ -102,7 +102,7 @@ def test_only_the_kernel_of_pairs_needs_pairs() -> None:
         kernel.name: kernels.facts(
             Problem(64, 64, 64, kernel.dtypes[0]), kernel.codes[0].tile, device, kernel_name=kernel.name
         ).cluster
-        for kernel in kernels.KERNELS
+        for kernel in kernels.ALL_KERNELS
     }
     assert {name for name, cluster in clusters.items() if cluster == 2} == {"gemm_sm90_cluster2"}
     assert set(clusters.values()) == {1, 2}

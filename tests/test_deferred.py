@@ -63,6 +63,23 @@ def test_a_share_added_meanwhile_holds_no_place_but_where_it_outlasts_all() -> N
     assert units_of(spans_from(longer)).held_ns.tolist() == [250, 270 + 120, 550, 460]
 
 
+@pytest.mark.parametrize("kinds", [{Kind.CTA, Kind.WAIT, Kind.FIXUP}, {Kind.CTA, Kind.MAC, Kind.EPILOGUE}])
+def test_spans_of_some_kinds_alone_share_out_whole_lives(kinds: set[Kind]) -> None:
+    held = units_of(spans_from([row for row in ROWS if row.kind in kinds])).held_ns
+    waited = 40 + 425 if Kind.WAIT in kinds else 0
+    assert held.sum() == 800 + 920 - waited
+
+
+def test_the_lane_of_those_who_add_is_no_team() -> None:
+    share = {at(kind, unit, nth) for unit in (0, 1) for kind, nth in ((Kind.WAIT, 0), (Kind.FIXUP, 1))}
+    rows = [replace(span, lane=1) if row in share else span for row, span in enumerate(ROWS)]
+    units, plain = units_of(spans_from(rows)), units_of(spans_from(ROWS))
+    assert (units.lanes, units.held_ns.tolist()) == (1, plain.held_ns.tolist())
+    assert report(rows).waves == report(ROWS).waves
+    with pytest.raises(IntegrityError, match="1 of 14 spans of a unit overlap"):
+        check(trace_of(changed(spans_from(rows), at(Kind.WAIT, 0), begin_ns=240)))
+
+
 def test_the_ctas_life_includes_it_and_units_of_unequal_size_have_no_waves() -> None:
     found = report(ROWS)
     assert (found.waves.num_units, found.waves.waves, found.waves.tail_onset_ns) == (4, (), 800)

@@ -15,6 +15,7 @@ from wavescope.analyze import analyze
 from wavescope.integrity import check
 from wavescope.problem import Problem, Tile
 from wavescope.trace import NULL, Kind, Trace
+from wavescope.units import units_of
 from wavescope.wave_report import INSIDE_MAC, INSIDE_PARTS, InsideTile, Waterfall, WaveReport
 
 # 4096 FLOP a clock (sm_90, bf16): a k_iter of 64 x 64 x 64 takes 2 * 64^3 / 4096 = 128 cycles.
@@ -146,15 +147,53 @@ def test_an_epilogue_under_another_lanes_products_costs_nothing() -> None:
         mac(0, 0, 600, 0, 10),
         epilogue(0, 600, 700, 0, 10),
         mac(0, 650, 1200, 1, 10, lane=1),
-        epilogue(0, 1190, 1260, 2, 10),
+        epilogue(0, 1190, 1260, 0, 10),
         mac(0, 1250, 1850, 2, 10, lane=1),
     ]
     found = inside([*rows, Span(Kind.CTA, 1, 1, 0, 2000), mac(1, 0, 2000, 3, 10)], sms=2)
     assert found.parts["epilogue"].total == 50 + 50
 
 
+# Two teams take turns on one SM: the next one's operands come while one multiplies.
+TURNS = [
+    Span(Kind.CTA, 0, 0, 0, 2000),
+    mac(0, 100, 700, 0, 50),  # c 600, idle 88; operands 50, rest 38
+    mac(0, 600, 1300, 1, 120, lane=1),  # c 600, idle 88: no more of the 120 waited
+    epilogue(0, 700, 800, 0, 300),
+    mac(0, 1210, 1812, 2, 0),  # c 512
+    epilogue(0, 1300, 1400, 1, 400, lane=1),
+    epilogue(0, 1812, 1900, 2, 500),
+]
+
+
+def test_teams_that_take_turns() -> None:
+    found = report(TURNS, sms=1, block=3 * 128)
+    assert found.inside is not None
+    assert totals(found.inside) == {
+        "pipe": 3 * 512,
+        "operands": 50 + 88,
+        "fill": 0,  # the first unit waits less than the later ones' 15 a k_iter
+        "rest": 38,
+        "epilogue": 88,
+        "drain": 100,
+        "room": 1200,
+    }
+    assert found.inside.mac_cycles == found.mac_cycles == 1712
+    assert found.inside.parts["rest"].error == 0  # a team is one warpgroup, which records
+    # one unit at a time, whose place is the SM
+    assert found.waves.nominal_waves == 3
+    units = units_of(trace_of(TURNS, sms=1).spans)
+    assert (units.lanes, units.held_ns.tolist()) == (1, [800, 600, 600])
+
+
+def test_a_launch_that_stores_in_other_spans_has_no_epilogue() -> None:
+    fixup = Span(Kind.FIXUP, 0, 0, 600, 700, 0, 0, 0, 0, 4, stall=70)
+    parts = inside([Span(Kind.CTA, 0, 0, 0, 700), mac(0, 0, 600, 0, 10), fixup], sms=1).parts
+    assert [parts[name].total for name in ("epilogue", "room", "drain")] == [0, 70, 0]
+
+
 def test_products_beside_each_other_are_not_split() -> None:
-    rows = [Span(Kind.CTA, 0, 0, 0, 900), mac(0, 0, 600, 0, 10), mac(0, 200, 800, 1, 10, lane=1)]
+    rows = [Span(Kind.CTA, 0, 0, 0, 900), mac(0, 0, 600, 0, 10), mac(0, 50, 650, 1, 10, lane=1)]
     found = report(rows, sms=1)
     assert found.inside is None
     assert found.waterfall is not None
@@ -200,6 +239,14 @@ def test_the_sentence_says_what_the_limit_is(shares: tuple[float, float, float],
     assert found.limit == limit
     assert words in found.sentence
     assert found.sentence.endswith(".")
+
+
+def test_a_rest_that_the_other_warpgroups_may_explain_is_no_limit() -> None:
+    # of 731 mac cycles a unit 212 are rest, give or take 64: more than a tenth
+    found = inside(unit_rows(0.70, 0.01, 0.90), sms=1, block=3 * 128)
+    assert found.parts["rest"].refused
+    assert found.limit == "none"
+    assert "the largest loss is epilogue" in found.sentence
 
 
 @st.composite

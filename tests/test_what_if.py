@@ -49,11 +49,21 @@ def calibrated(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
     return path
 
 
-def run(text: str, row: Calibration = TRUTH, sms: int = 132, problem: Problem = PROBLEM) -> Trace:
-    """A launch on a device with `sms` SMs whose units cost what `row` says, as if it had been measured."""
+@pytest.fixture
+def steady(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """Installed costs that idle SMs do not change."""
+    path = tmp_path / "mine.csv"
+    merge(path, [STEADY])
+    monkeypatch.setenv(VARIABLE, str(path))
+
+
+def run(
+    text: str, row: Calibration = TRUTH, sms: int = 132, problem: Problem = PROBLEM, used: int | None = None
+) -> Trace:
+    """A launch on `used` of a device's SMs (all) whose units cost what `row` says, as if it had been measured."""
     device = replace(H200, sms=sms)
     variant = Variant.parse(text)
-    schedule = variant.decompose(problem, row.tile, sms * row.ctas_per_sm, row.grid_model)
+    schedule = variant.decompose(problem, row.tile, (used or sms) * row.ctas_per_sm, row.grid_model)
     trace = virtual.simulate(
         schedule,
         device,
@@ -85,11 +95,29 @@ def test_another_schedule(schedule: str) -> None:
     assert predicted(run("fixed"), f"schedule={schedule}") == pytest.approx(truth(schedule), rel=0.01)
 
 
-@pytest.mark.usefixtures("calibrated")
+@pytest.mark.usefixtures("steady")
 @pytest.mark.parametrize("sms", [66, 108, 162, 200])
 @pytest.mark.parametrize("schedule", ["fixed", "tailsplit", "streamk"])
 def test_other_numbers_of_sms(schedule: str, sms: int) -> None:
-    assert predicted(run(schedule), f"sms={sms}") == pytest.approx(truth(schedule, sms=sms), rel=0.015)
+    expected = truth(schedule, STEADY, sms=sms)
+    assert predicted(run(schedule, STEADY), f"sms={sms}") == pytest.approx(expected, rel=0.015)
+
+
+@pytest.mark.usefixtures("steady")
+@pytest.mark.parametrize("sms", [66, 108])
+def test_sms_left_out_are_idle_and_raise_the_clock(sms: int) -> None:
+    row = replace(TRUTH, idle_gain=0.0, idle_clock_mhz=1900.0)  # 6 % faster with half of the SMs
+    expected = truth("persistent", row, used=sms)
+    assert predicted(run("persistent", row), f"sms={sms}") == pytest.approx(expected, rel=0.01)
+    assert truth("persistent", row, sms=sms) > 1.02 * expected  # what a device without those SMs takes
+
+
+@pytest.mark.usefixtures("calibrated")
+def test_sms_left_out_are_idle_and_leave_the_others_faster() -> None:
+    # 10 % off the k_iters with all SMs idle: 5 % with half of them, and 5 / 95 of what is left with the rest
+    row = replace(TRUTH, idle_clock_mhz=TRUTH.clock_mhz)
+    other = replace(row, cycles_per_k_iter=0.95 * row.cycles_per_k_iter, idle_gain=5 / 95)
+    assert predicted(run("persistent", row), "sms=66") == pytest.approx(truth("persistent", other, sms=66), rel=0.01)
 
 
 @pytest.mark.usefixtures("calibrated")
@@ -192,7 +220,7 @@ def test_notes_say_what_the_costs_rest_on() -> None:
     notes = " ".join(what_if(run("fixed"), None, [Change.parse("schedule=hybrid")]).notes)
     assert (
         "so from the calibration of gemm_mma 128x256x64 bf16 on NVIDIA H200: add_cycles, fixed_cycles, gap_cycles, "
-        "partial_cycles, stream_slowdown." in notes
+        "idle_gain, partial_cycles, stream_slowdown." in notes
     )
     assert "memory bandwidth and L2, which stay as they are" in notes
     whole = " ".join(what_if(run("fixed"), None, [Change.parse("sms=108")]).notes)

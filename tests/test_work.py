@@ -217,7 +217,7 @@ def test_kernels_of_irregular_work_compile_and_do_not_spill(schedule: str) -> No
     pytest.importorskip("cuda.bindings.nvrtc")
     for kernel in kernels.KERNELS:
         for code in kernel.codes:
-            source = kernel_directory() / f"{kernel.name}.cu"
+            source = kernel_directory() / f"{kernel.file}.cu"
             assert compile_kernel(source, defines(kernel, code, schedule, False), "sm_90a").spill_bytes == 0, code
 
 

@@ -17,7 +17,8 @@ from wavescope.fit_alone import fit_alone
 from wavescope.fit_edges import fit_edges
 from wavescope.fit_replayed import fit_k_iters, fit_slowdown
 from wavescope.fit_shared import fit_shared
-from wavescope.fixup_costs import estimated_fixup_cycles
+from wavescope.fixup_costs import estimated_beside_cycles, estimated_fixup_cycles
+from wavescope.kernels import adds_beside
 from wavescope.launch_costs import (
     RecordedLaunch,
     clock_spread,
@@ -44,6 +45,8 @@ OF_COMPANY = ("sharing", "seniority")
 HOLDABLE = (
     "fixed_cycles",
     "cold_cycles",
+    "fill_cycles",
+    "beside_cycles",
     "idle_gain",
     "stream_slowdown",
     "edge_slowdown",
@@ -102,7 +105,9 @@ def fit(traces: Sequence[Trace], near: Calibration | None = None, otherwise: Cal
 
     The main loop's cycles are fitted by least squares of relative residuals, with several
     CTAs an SM by simulating each SM (fit_shared.py); the other costs are medians.  Launches
-    with tiles at the edge of C tell edge_slowdown and nothing else, unless all are such.  What
+    with tiles at the edge of C tell edge_slowdown and nothing else, unless all are such; those
+    with staggered shares tell stream_slowdown, and no other cost of main loops, likewise (H200,
+    2026-11: they are slower above all at their start, which reads all of k at once).  What
     the launches do not tell apart (fixed costs where all units have equal k_iters, say)
     stays in cycles_per_k_iter, and `source` says so.  Partial sums that no launch shows
     are estimated (fixup_costs.py).
@@ -129,8 +134,11 @@ def fit(traces: Sequence[Trace], near: Calibration | None = None, otherwise: Cal
     latencies, unseen = _latencies(recorded, held)
     fixups, estimated = _fixups(recorded, tile, ctas_per_sm, held)
     whole = [one for one in recorded if not one.is_split]
+    in_step = [one for one in recorded if not one.is_staggered.any()]
     if ctas_per_sm == 1:
-        costs, missing = fit_alone(recorded, held)
+        costs, missing = fit_alone(in_step or recorded, held)
+        if in_step and len(in_step) < len(recorded):
+            missing.remove("stream_slowdown")  # fitted at the end
     elif whole:
         costs, missing = fit_shared(whole, ctas_per_sm, latencies, held, near)
         costs |= {"idle_gain": 0.0, "stream_slowdown": held.get("stream_slowdown", 0.0)}
@@ -140,8 +148,12 @@ def fit(traces: Sequence[Trace], near: Calibration | None = None, otherwise: Cal
     if slowdown is None:
         slowdown = fit_edges(every, costs)
     missing += [] if slowdown is not None else ["edge_slowdown"]
+    if "beside_cycles" in missing and "beside_cycles" not in held and adds_beside(kernel):
+        costs["beside_cycles"] = estimated_beside_cycles(tile)
+        missing.remove("beside_cycles")
+        estimated.append("beside_cycles")
     costs["edge_slowdown"] = held.get("edge_slowdown", 0.0) if slowdown is None else slowdown
-    values: dict[str, Any] = {**costs, **latencies, **fixups}
+    values: dict[str, Any] = {"fill_cycles": 0.0, "beside_cycles": 0.0, **costs, **latencies, **fixups}
     clock, idle_clock = _clocks(recorded)
     fitted = Calibration(
         kernel=kernel,
@@ -157,9 +169,9 @@ def fit(traces: Sequence[Trace], near: Calibration | None = None, otherwise: Cal
         noise=_noise(whole or recorded),
         source=_source(every, [name for name in missing + unseen if name not in held], estimated),
     )
-    if ctas_per_sm == 1:
+    if ctas_per_sm == 1 and not in_step:
         return fitted
-    if not whole:
+    if ctas_per_sm > 1 and not whole:
         return replace(fitted, cycles_per_k_iter=fit_k_iters(recorded, fitted))
     staggered = fit_slowdown(recorded, fitted)
     return fitted if staggered is None else replace(fitted, stream_slowdown=staggered)

@@ -16,8 +16,9 @@ from wavescope.calibration_file import user_rows
 from wavescope.calibration_row import Calibration, parse
 from wavescope.device import Device, known_device
 from wavescope.errors import UsageError
+from wavescope.fixup_costs import estimated_beside_cycles
 from wavescope.grid_model import GridModel
-from wavescope.kernels import facts
+from wavescope.kernels import adds_beside, copies_ahead, facts
 from wavescope.occupancy import Resources, require_fit
 from wavescope.problem import DTYPE_BYTES, Dtype, Problem, Tile
 from wavescope.rates import kernel_flop_per_clock
@@ -111,7 +112,8 @@ def _scaled(row: Calibration, kernel: str, tile: Tile, dtype: Dtype, device: Dev
     """`row`'s cycles a multiply-add and an SM's rate, applied to another tile, dtype, kernel or device.
 
     Latencies (pipeline fill, prologue, turnaround) stay, storing and partial sums go with
-    the tile's area, the clock keeps its ratio to the device's maximum.
+    the tile's area, the clock keeps its ratio to the device's maximum.  Where only one of
+    the kernels copies operands ahead, what a unit costs once is what filling costs a CTA.
     """
     notes = [f"unit costs are estimated, scaled from {row.name} by multiply-adds and FLOP a clock"]
     origin = known_device(row.device)
@@ -124,9 +126,18 @@ def _scaled(row: Calibration, kernel: str, tile: Tile, dtype: Dtype, device: Dev
         notes.append("memory bandwidth and cache of the other device are not in the estimate")
     area_ratio = (tile.m * tile.n) / (row.tile.m * row.tile.n)
     clock_ratio = device.max_clock_mhz / origin.max_clock_mhz if origin else 1.0
+    fixed, fill = row.fixed_cycles, row.fill_cycles
+    if copies_ahead(kernel) != copies_ahead(row.kernel):
+        fixed, fill = (0.0, fixed) if copies_ahead(kernel) else (fixed + fill, 0.0)
+    beside = row.beside_cycles * area_ratio
+    if adds_beside(kernel) != adds_beside(row.kernel):
+        beside = estimated_beside_cycles(tile) if adds_beside(kernel) else 0.0
     return replace(
         row,
         kernel=kernel,
+        fixed_cycles=fixed,
+        fill_cycles=fill,
+        beside_cycles=beside,
         tile=tile,
         dtype=dtype,
         device=device.name,

@@ -11,7 +11,7 @@ from itertools import zip_longest
 from wavescope.device import Device
 from wavescope.errors import ShapeError, UsageError
 from wavescope.grid_model import GridModel
-from wavescope.kernels import KERNELS, facts, fitting_tiles, kernel_for
+from wavescope.kernels import KERNELS, copies_ahead, facts, fitting_tiles, kernel_for
 from wavescope.occupancy import Resources, require_fit
 from wavescope.problem import Dtype, Problem, Tile
 from wavescope.trace import Trace
@@ -39,6 +39,23 @@ LAUNCHES = (
     (1.45, 64, "persistent", 0),
     (1.45, 16, "dynamic", 0),
     (0.3, 96, "tailsplit:2", 0),
+    (1.9, 32, "fixed", 24),
+)
+# For kernels that copy operands ahead, one CTA an SM.  A persistent launch beside fixed ones tells
+# what filling costs a CTA; 1.5 tiles a place, the tail in halves, leaves no CTA without a part, so
+# that each adds its share while it multiplies a whole tile.
+LAUNCHES_AHEAD = (
+    (1.23, 64, "fixed", 0),
+    (2.4, 16, "persistent", 0),
+    (1.5, 64, "tailsplit:2", 0),
+    (1.23, 64, "streamk", 0),
+    (0.6, 64, "splitk:3", 0),
+    (0.45, 64, "tailsplit:2", 0),
+    (1.2, 64, "tailsplit:4", 0),
+    (2.4, 64, "persistent", 0),
+    (1.9, 16, "fixed", 0),
+    (2.4, 32, "dynamic", 0),
+    (1.6, 32, "hybrid", 0),
     (1.9, 32, "fixed", 24),
 )
 _OFF_SQUARE = 1.6  # how much longer one side may be, so that the number of tiles comes out
@@ -102,9 +119,10 @@ def _first_dtypes(device: Device, kernel: str | None) -> list[Dtype]:
 
 def planned(kernel: str, tile: Tile, dtype: Dtype, places: int) -> tuple[Planned, ...]:
     """The launches for one tile on a device with that many places, the most telling first."""
+    launches = LAUNCHES_AHEAD if copies_ahead(kernel) else LAUNCHES
     return tuple(
         Planned(_problem(tile, dtype, max(1, round(tiles * places)), k_iters, cut), tile, Variant.parse(text), kernel)
-        for tiles, k_iters, text, cut in LAUNCHES
+        for tiles, k_iters, text, cut in launches
     )
 
 

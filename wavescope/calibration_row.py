@@ -11,6 +11,7 @@ from typing import Any, NoReturn
 
 from wavescope.errors import InputError, UsageError
 from wavescope.grid_model import GridModel
+from wavescope.kernels import adds_beside
 from wavescope.problem import DTYPES, Dtype, Tile
 
 SIGNIFICANT_DIGITS = 5
@@ -34,7 +35,10 @@ class Calibration:
 
     In cycles; a main loop's and an epilogue's as their mean with that many of them on the SM:
     a unit's main loop   fixed_cycles + cycles_per_k_iter * k_iters, and cold_cycles more
-                         for the first unit of a place (cold caches, all SMs at once);
+                         for the first unit of a place (cold caches, all SMs at once),
+                         fill_cycles more for the first one of each CTA, where the operands
+                         of the others are copied ahead (kernels.copies_ahead), and
+                         beside_cycles more while other warps add a share of partial sums;
     its end              epilogue_cycles, storing the tile;
     a CTA                prologue_cycles before its first unit, exit_cycles after its last;
     between units        gap_cycles in a CTA, queue_gap_cycles where a counter hands out,
@@ -74,6 +78,8 @@ class Calibration:
     cycles_per_k_iter: float
     fixed_cycles: float
     cold_cycles: float
+    fill_cycles: float
+    beside_cycles: float
     epilogue_cycles: float
     prologue_cycles: float
     exit_cycles: float
@@ -138,6 +144,8 @@ class Calibration:
             staggered=self.stream_slowdown,
             share=self.share_cycles,
             spare=self.spare_cycles,
+            fill=self.fill_cycles,
+            beside=self.beside_cycles if adds_beside(self.kernel) else None,
         )
 
 

@@ -12,7 +12,7 @@ from wavescope.launch_costs import FloatArray, RecordedLaunch, idle_share
 def fit_edges(recorded: Sequence[RecordedLaunch], costs: Mapping[str, float]) -> float | None:
     """edge_slowdown: a median over launches; None where no launch has units of both kinds and equal k_iters.
 
-    `costs` says what units cost once (fixed_cycles, cold_cycles) and what idle SMs save
+    `costs` says what units cost once (fixed_cycles, cold_cycles, ..) and what idle SMs save
     (idle_gain), which is no matter of the edge; what is not there counts as 0.
     Several CTAs an SM: those beside a unit blur it; simulated ones of 0.3 gave 0.28
     to 0.31 at 1.9 tiles a place, and 0.22 from three launches of 1.3 and 2.4 (tests/test_edges.py).
@@ -24,6 +24,7 @@ def fit_edges(recorded: Sequence[RecordedLaunch], costs: Mapping[str, float]) ->
 def _ratio(one: RecordedLaunch, costs: Mapping[str, float]) -> float | None:
     """Median cycles a k_iter of units at the edge over that of those inside, of the same k_iters; None as above."""
     once = costs.get("fixed_cycles", 0.0) + costs.get("cold_cycles", 0.0) * one.is_cold
+    once = once + costs.get("fill_cycles", 0.0) * one.is_first + costs.get("beside_cycles", 0.0) * one.is_beside
     cycles = (one.cycles - once) / (1 - costs.get("idle_gain", 0.0) * idle_share(one))
     alike = 2 * one.k_iters + one.is_staggered
     found: list[FloatArray] = []

@@ -1,6 +1,6 @@
-"""Fit one cost of launches whose CTAs wait for one another, several an SM: they are simulated until they agree.
+"""Fit one cost of launches whose CTAs wait for one another, all others known: they are simulated until they agree.
 
-No SM can be simulated by itself there (fit_shared.py), but the whole device can.
+With several CTAs an SM no SM can be simulated by itself there (fit_shared.py), but the whole device can.
 """
 
 from __future__ import annotations

@@ -10,6 +10,13 @@ _ELEMENT_BYTES = 4  # partial sums are fp32
 # part, which hardly depends on their number (14,500 with four parts, 13,900 with two).
 _KNOWN_BYTES = 128 * 256 * _ELEMENT_BYTES
 _KNOWN = {"partial_cycles": 5900.0, "add_cycles": 4500.0, "share_cycles": 5200.0, "spare_cycles": 14200.0}
+# H200, 2026-11, a kernel of the same kind: how much longer a 128x256 tile takes while other warps add a share.
+_KNOWN_BESIDE = 1400.0
+
+
+def estimated_beside_cycles(tile: Tile) -> float:
+    """What a share costs, for a Calibration, that other warps add while a whole tile is multiplied."""
+    return _KNOWN_BESIDE * tile.m * tile.n * _ELEMENT_BYTES / _KNOWN_BYTES
 
 
 def estimated_fixup_cycles(tile: Tile, ctas_per_sm: int) -> dict[str, float]:

@@ -30,7 +30,9 @@ class GridModel:
     added.  Beyond the paper: `share` once for each CTA that adds a share of a tile's
     partial sums, `spare` for each SLOTS_AT_ONCE of a tile where one CTA adds all of them,
     and `staggered`, how much more a k_iter costs, relatively, where CTAs that run side by
-    side are at different k and share no reads.
+    side are at different k and share no reads.  `fill` once for each CTA, where units after
+    its first one find their pipeline filled; `beside` in place of `share` where other warps
+    add it during a whole tile (None: nobody does).
     """
 
     a: float
@@ -40,6 +42,8 @@ class GridModel:
     staggered: float = 0.0
     share: float = 0.0
     spare: float = 0.0
+    fill: float = 0.0
+    beside: float | None = None
 
     def grid_time(self, tiles: int, k_iters: int, grid: int) -> float:
         """Basic Stream-K: all k_iters shared evenly over `grid` CTAs."""
@@ -51,7 +55,7 @@ class GridModel:
     def splits_time(self, tiles: int, k_iters: int, splits: int, places: int) -> float:
         """Split-K: every tile cut into `splits`, whose owner adds the partial sums one after the other."""
         waves = -(-tiles * splits // places)
-        time = waves * (self.a + self.c * -(-k_iters // splits))
+        time = waves * (self.a + self.fill + self.c * -(-k_iters // splits))
         return time + (self.b + self.d * (splits - 1)) * (splits > 1)
 
     def tail_time(self, tail_tiles: int, k_iters: int, parts: int, grid: int, whole: int = 0) -> float:
@@ -59,7 +63,8 @@ class GridModel:
         split = self.a + self.c * -(-k_iters // parts) + self.b * (parts > 1)
         if self.tail_reducers(tail_tiles, k_iters, parts, grid, whole):
             return max(split, self._spare_time(tail_tiles, parts, grid))
-        return split + self.share * (parts > 1)
+        share = self.share if whole == 0 or self.beside is None else self.beside
+        return split + share * (parts > 1)
 
     def _spare_time(self, tail_tiles: int, parts: int, grid: int) -> float:
         """How long the CTAs without a part take to add all partial sums."""
@@ -93,7 +98,7 @@ class GridModel:
 
 # For kernels without a calibration: gemm_mma's 128x256x64 tile on an H200, in its k_iters
 # (wavescope/data/calibration.csv, 2026-11), whose partial sum has 128 KB.
-UNCALIBRATED = GridModel(a=2.9, b=3.4, c=1.0, d=2.6, share=3.0, spare=8.2)
+UNCALIBRATED = GridModel(a=2.7, b=3.3, c=1.0, d=2.5, share=2.9, spare=8.0)
 
 
 def _least(candidates: Iterable[int], time: Callable[[int], float]) -> int:

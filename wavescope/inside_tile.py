@@ -1,14 +1,17 @@
 """Where the cycles inside tiles go, for launches that measured how long their units waited.
 
-All in SM cycles of clock64, from mac spans of length c with n k_iters each, on a pipe that
-takes t = 2 * tile_m * tile_n * tile_k / rate cycles a k_iter (rates.kernel_flop_per_clock).
+All in SM cycles of clock64, from mac spans with n k_iters each, of length c: where teams of a
+CTA take turns, and one's operands come while the other multiplies, c begins where the spans
+that began before have ended, so that the sum of all c is the SMs' mac time.  The pipe takes
+t = 2 * tile_m * tile_n * tile_k / rate cycles a k_iter (rates.kernel_flop_per_clock).
 A unit's c is, exactly, the sum of
 
 pipe      n * t: what the tensor pipe needs at the rate of the kernel's instruction.
 fill      in a CTA's first unit, the waits for operands beyond those of later units: s - n * r,
           with s its operand_stall and r the median of s / n over all units that are not their
           CTA's first; no more than c - n * t, and not below 0.  Where every unit is its CTA's
-          first, the fill cannot be told from later waits, and stands in operands.
+          first, the fill cannot be told from later waits, and stands in operands; where mac
+          spans begin as the first operands come (teams in turn), it lies before them.
 operands  the other waits for operands, as far as they can have left the pipe idle: s - fill, but
           no more than c - n * t - fill.  (A wait is hidden while products are in flight.)
 rest      c less all these: idle cycles of the pipe that no wait for operands explains.  Below 0
@@ -27,19 +30,21 @@ room      beside all that, the cycles in which the copying warp waited for room 
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 
 import numpy as np
 from numpy.typing import NDArray
 
 from wavescope.device import Device
 from wavescope.rates import kernel_flop_per_clock
-from wavescope.states import SmStates, count_before, dense_index, order_within
+from wavescope.states import SmStates, count_before, dense_index, order_within, uncovered
 from wavescope.trace import NULL, IntColumn, Kind, Launch, Spans
 from wavescope.units import Units, in_unit
 from wavescope.wave_report import INSIDE_MAC, INSIDE_PARTS, InsideTile, UnitCycles
 
 # Waits in less than this share of the mac cycles are few; from the other share on they are most of the time.
 FEW, MOST = 0.05, 0.5
+SIDE_BY_SIDE = 1.6  # mac spans together, over the time with any of them: beyond, units do not take turns
 WARPGROUP = 128  # threads; one warpgroup of a CTA copies, the others multiply, and the first of them records
 
 FloatArray = NDArray[np.float64]
@@ -57,13 +62,15 @@ def inside_tile(
     if rate is None:
         return None, ()
     macs = spans.select(np.flatnonzero((spans.kind == Kind.MAC) & in_unit(spans)))
-    in_mac = _sums(units, macs, macs.end_clock - macs.begin_clock)
     mac_cycles = int(states.state_cycles[:, Kind.MAC].sum())
-    if mac_cycles == 0 or in_mac.sum() != mac_cycles:
+    if mac_cycles == 0 or (macs.end_clock - macs.begin_clock).sum() > SIDE_BY_SIDE * mac_cycles:
         return None, (
             "The factor 'inside tile' is not split: units of one SM multiply at the same time, so the waits of one "
             "are hidden behind the products of another.",
         )
+    teams = len(np.unique(macs.lane))
+    macs = replace(macs, begin_clock=uncovered(macs.sm, macs.begin_clock, macs.end_clock))
+    in_mac = _sums(units, macs, macs.end_clock - macs.begin_clock)
     per_k_iter = 2 * tile.m * tile.n * tile.k / rate
     pipe = units.k_iters * per_k_iter
     idle = np.maximum(in_mac - pipe, 0)
@@ -71,7 +78,7 @@ def inside_tile(
     fill = np.minimum(expected, idle)
     operands = np.minimum(waits - fill, idle - fill)
     limited = waits > idle  # by the idle cycles, which the end of the mac span bounds
-    skew = per_k_iter * _skew(launch)
+    skew = per_k_iter * _skew(launch, teams)
     errors = {
         "operands": math.hypot(uncertain, skew * np.count_nonzero(limited)),
         "fill": uncertain,
@@ -121,14 +128,14 @@ def _sums(units: Units, spans: Spans, cycles: IntColumn) -> FloatArray:
     return np.bincount(at, weights=cycles, minlength=len(units)).astype(np.float64)
 
 
-def _skew(launch: Launch) -> float:
-    """How much of a k_iter's products others may still do when the recording warpgroup is done, at most.
+def _skew(launch: Launch, teams: int) -> float:
+    """How much of a k_iter's products others of a team may still do when the recording warpgroup is done, at most.
 
     Warpgroups share the pipe, and each does its own rows.
     """
     if launch.block == NULL:
         return 1.0
-    return 1 - 1 / max(1, launch.block // WARPGROUP - 1)
+    return 1 - 1 / max(1, (launch.block // WARPGROUP - 1) // teams)
 
 
 def _ends(units: Units) -> tuple[Mask, Mask]:
@@ -205,13 +212,14 @@ def _limit(parts: dict[str, UnitCycles], fill_known: bool) -> tuple[str, str]:
         return "fill or latency", f"Bound by memory or by the pipeline's fill: {late_words}, and {room_words}; {why}."
     if room >= MOST and max(fill, rest) < FEW:
         return "tensor", f"Tensor-bound: {room_words} of the mac cycles, and the pipe idles in {1 - pipe:.1%} of them."
-    if room >= MOST and rest > fill:
+    if room >= MOST and rest > fill and not parts["rest"].refused:
         return "issue", (
             f"Bound by the warps that multiply: {late_words} and works in {pipe:.1%}, while {room_words}: operands "
             "are there before they are used."
         )
     whole = sum(part.total for name, part in parts.items() if name != "room")
-    name = max(("operands", "fill", "rest", "epilogue", "drain"), key=lambda part: parts[part].total)
+    lost = [name for name in ("operands", "fill", "rest", "epilogue", "drain") if not parts[name].refused]
+    name = max(lost, key=lambda part: parts[part].total)
     return "none", (
         f"Neither memory nor the tensor pipe alone: {late_words}, and {room_words}; the largest loss is {name}, "
         f"{parts[name].total / whole:.1%} of the units' cycles."

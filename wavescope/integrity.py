@@ -28,7 +28,7 @@ def check(trace: Trace, schedule: Schedule | None = None) -> None:
     spans inside, by time and by clock, and not faster than the device can; no wait inside a
     unit is longer than what it lies in, and all mac spans measured it, or none; no lane computes
     or stores two things at once, though other warps may add partial sums meanwhile; no unit does
-    two things at once in a lane; no SM and no device holds more CTAs than fit; every k_iter of
+    two things at once; no SM and no device holds more CTAs than fit; every k_iter of
     every tile is computed once, and the grid is complete (where the kernel is wavescope's own).
     An SM id may exceed the SM count (a MIG or MPS share keeps the whole device's ids), so
     ids only have to fit the record, and not be more in number than there are SMs.
@@ -166,27 +166,26 @@ def _check_lanes(spans: Spans) -> None:
 
 
 def _check_order(spans: Spans, timer_step_ns: int) -> None:
-    """A lane stores a tile when it has computed it, not while it computes; and the same goes for all spans of a unit.
+    """A lane stores a tile when it has computed it, not while it computes; and a unit does one thing at a time.
 
     A wait or fixup beside another unit's spans is another warp's work.  The timer's step is allowed for.
     """
     stores = (spans.kind == Kind.MAC) | (spans.kind == Kind.EPILOGUE)
-    _refuse_overlap(spans, spans.cta, stores, timer_step_ns, "of kind mac and epilogue", "lane")
+    lane = spans.cta * (int(spans.lane.max()) + 2) + spans.lane + 1  # a lane may be NULL
+    _refuse_overlap(spans, lane, stores, timer_step_ns, "of kind mac and epilogue", "lane")
     mine = (spans.kind != Kind.CTA) & (spans.unit != NULL)
-    _refuse_overlap(spans, spans.unit, mine, timer_step_ns, "of a unit", "unit and lane")
+    _refuse_overlap(spans, spans.unit, mine, timer_step_ns, "of a unit", "unit")
 
 
 def _refuse_overlap(spans: Spans, owner: IntColumn, mask: Mask, timer_step_ns: int, what: str, of: str) -> None:
-    """Raise for spans that begin more than a step before the one before them in their owner and lane ends."""
+    """Raise for spans that begin more than a step before the one before them of their owner ends."""
     mine = np.flatnonzero(mask)
     if len(mine) < 2:
         return
-    lane = owner[mine] * (int(spans.lane.max()) + 2) + spans.lane[mine] + 1  # a lane may be NULL
-    order = order_within(lane, spans.begin_ns[mine])
-    mine, lane = mine[order], lane[order]
+    mine = mine[order_within(owner[mine], spans.begin_ns[mine])]
     overlap = np.minimum(spans.end_ns[mine[:-1]], spans.end_ns[mine[1:]]) - spans.begin_ns[mine[1:]]
     bad = np.zeros(len(spans), np.bool_)
-    bad[mine[1:][(lane[1:] == lane[:-1]) & (overlap > timer_step_ns)]] = True
+    bad[mine[1:][(owner[mine[1:]] == owner[mine[:-1]]) & (overlap > timer_step_ns)]] = True
     _refuse(bad, spans, f"{what} overlap with the one before them in their {of}", ("unit", "kind", "begin_ns"))
 
 

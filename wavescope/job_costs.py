@@ -5,7 +5,8 @@ from __future__ import annotations
 import numpy as np
 
 from wavescope.calibration_row import Calibration
-from wavescope.jobs import Jobs, Mask
+from wavescope.jobs import Jobs, Mask, beside_a_share
+from wavescope.kernels import adds_beside
 from wavescope.list_schedule import FloatArray, JobCosts
 from wavescope.schedule import Schedule
 from wavescope.trace import Reduction
@@ -14,6 +15,7 @@ _ALWAYS = (
     "cycles_per_k_iter",
     "fixed_cycles",
     "cold_cycles",
+    "fill_cycles",
     "epilogue_cycles",
     "prologue_cycles",
     "exit_cycles",
@@ -29,6 +31,8 @@ def costs_used(schedule: Schedule) -> frozenset[str]:
     used = {*_ALWAYS, _BETWEEN[schedule.dispatch]}
     if schedule.num_slots:
         used |= {"partial_cycles", schedule.adds_by}
+    if beside_a_share(schedule).any():
+        used.add("beside_cycles")
     if schedule.is_staggered.any():
         used.add("stream_slowdown")
     if schedule.is_edge.any():
@@ -56,14 +60,17 @@ def job_costs(
     slower = 1 + calibration.stream_slowdown * schedule.is_staggered
     slower *= 1 + calibration.edge_slowdown * schedule.is_edge
     per_k_iter = calibration.cycles_per_k_iter * slower * (1 - calibration.idle_gain * _idle(schedule, places, sms))
-    mac = (schedule.k_iters * per_k_iter + calibration.fixed_cycles)[jobs.unit] + first * calibration.cold_cycles
+    beside = beside_a_share(schedule) & adds_beside(calibration.kernel)
+    done = np.isin(jobs.cta, schedule.cta[beside]) & ~is_unit  # shares that other warps have added meanwhile
+    of_unit = schedule.k_iters * per_k_iter + calibration.fixed_cycles + beside * calibration.beside_cycles
+    mac = of_unit[jobs.unit] + first * calibration.cold_cycles + (first | hardware) * calibration.fill_cycles
     stores = schedule.stores_tile[jobs.unit] | (jobs.last_of > 0)
     return JobCosts(
         handover=handover if hardware else np.zeros(count),
-        before=handover + np.where(first | hardware, calibration.prologue_cycles, 0.0),
+        before=np.where(done, 0.0, handover + np.where(first | hardware, calibration.prologue_cycles, 0.0)),
         mac=np.where(is_unit, mac, 0.0) * noise,
         leave=np.where(jobs.leaves, calibration.partial_cycles, 0.0) * noise,
-        add=_add(schedule, jobs, is_unit, calibration, reduction) * noise,
+        add=_add(schedule, jobs, is_unit, done, calibration, reduction) * noise,
         store=np.where(stores & is_unit, calibration.epilogue_cycles, 0.0) * noise,
         after=np.full(count, calibration.exit_cycles if hardware else 0.0),
     )
@@ -78,8 +85,13 @@ def _idle(schedule: Schedule, places: int, sms: int) -> FloatArray:
     return np.where(last_wave, max(0.0, 1 - np.count_nonzero(last_wave) / sms), 0.0)
 
 
-def _add(schedule: Schedule, jobs: Jobs, is_unit: Mask, calibration: Calibration, reduction: Reduction) -> FloatArray:
-    """Reading others' partial sums: an owner one after the other, the last of a common sum that, others their share."""
+def _add(
+    schedule: Schedule, jobs: Jobs, is_unit: Mask, done: Mask, calibration: Calibration, reduction: Reduction
+) -> FloatArray:
+    """Reading others' partial sums: an owner one after the other, the last of a common sum that, others their share.
+
+    What other warps have `done` beside a whole tile takes no time of its own after it.
+    """
     atomic = reduction == "atomic"
     owner = calibration.add_cycles * np.where(atomic, jobs.last_of > 0, jobs.needs)
     later = calibration.share_cycles
@@ -88,4 +100,4 @@ def _add(schedule: Schedule, jobs: Jobs, is_unit: Mask, calibration: Calibration
         later = calibration.spare_cycles * reads / schedule.reducers
     elif atomic:
         later /= max(schedule.parts, 1)
-    return np.where(is_unit, owner, later)
+    return np.where(is_unit, owner, np.where(done, 0.0, later))

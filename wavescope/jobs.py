@@ -49,6 +49,16 @@ class Jobs:
         return bool((self.tile != NULL).any())
 
 
+def beside_a_share(schedule: Schedule) -> Mask:
+    """For each unit whether it is the whole tile that follows a CTA's part, of which the CTA adds a share itself."""
+    follows = np.zeros(schedule.num_units, np.bool_)
+    if schedule.is_cooperative and schedule.num_slots and not schedule.reducers:
+        order = np.argsort(schedule.cta, kind="stable")
+        cut, cta = schedule.peers[order] > 1, schedule.cta[order]
+        follows[order[1:]] = cut[:-1] & ~cut[1:] & (cta[1:] == cta[:-1])
+    return follows
+
+
 def independent_jobs(count: int, places: int, following: IntColumn | None = None) -> Jobs:
     """Jobs that never wait; place i begins with job i."""
     nothing = np.zeros(count, np.int64)

@@ -20,7 +20,7 @@ from wavescope.trace import Reduction
 WHOLE_AND_STATIC: tuple[ScheduleName, ...] = ("fixed", "persistent")
 
 WARPGROUP = 128  # threads that wgmma works with
-STORE_BUFFER_BYTES = 16 * 64 * 2  # gemm_sm90.cu
+BOX_COLUMNS, STORE_ROWS = 64, 16  # gemm_sm90.cu: COLUMNS_B, and the rows of BYTES_BOX_C
 SHARED_GRANULE_BYTES = 1024  # a multiple of every architecture's allocation unit (128 or 256 bytes)
 
 # The numbers that element.cuh, mma.cuh, schedule.cuh and fixup.cuh give to these words.
@@ -37,8 +37,8 @@ class TileCode:
     `warps_m` x `warps_n` warps for a tile; `teams` of so many take the tiles of a CTA in turn;
     `stages` k steps in shared memory at once, fewer
     (never below `least_stages`) where a device has no room; `min_ctas` CTAs that the
-    compiler must let an SM hold; `store_buffers` of 16 x 64 elements a warp, through which
-    results leave.
+    compiler must let an SM hold; `store_buffers` of STORE_ROWS x 64 or 32 elements a
+    warp, through which results leave.
     """
 
     tile: Tile
@@ -69,10 +69,9 @@ class Kernel:
     `most_compute_capability`: for instructions that later devices no longer have.
     `pad_bytes` is what each k-major row adds in shared memory, `align_bytes` what aligning
     the stages may take; `copy_threads` of a CTA only copy.  `schedules`: those it can run.
-    `flags`: further -D constants of its source file.  `named_only`: it shows what one
-    technique is worth (ladder), and runs only where it is named.  `cluster` CTAs form a
-    cluster: grids are multiples of it.  `stage_element_bytes` of an element in shared
-    memory, where it is not the operands' size (0: it is).
+    `flags`: further -D constants of its source file.  `cluster` CTAs form a cluster: grids
+    are multiples of it.  `stage_element_bytes` of an element in shared memory, where it is
+    not the operands' size (0: it is).
     """
 
     name: str
@@ -86,7 +85,6 @@ class Kernel:
     source: str = ""
     schedules: tuple[ScheduleName, ...] = SCHEDULES
     flags: tuple[tuple[str, int], ...] = ()
-    named_only: bool = False
     cluster: int = 1
     stage_element_bytes: int = 0
 
@@ -144,7 +142,6 @@ GEMM_MMA_SYNC = replace(
     codes=tuple(code for code in GEMM_MMA.codes if code.tile in (Tile(128, 128, 64), Tile(128, 256, 64))),
     schedules=WHOLE_AND_STATIC,
     flags=(("ASYNC", 0),),
-    named_only=True,
 )
 # Steps of 8 along k: 16 of them unrolled no longer fit the instruction cache (H200, 2026-11,
 # 4096^3: 12 % slower), and two CTAs an SM leave no registers for a longer prefetch.
@@ -163,22 +160,27 @@ GEMM_SIMT_16 = replace(
     dtypes=("bf16", "fp16"),
     least_compute_capability=(8, 0),
     schedules=WHOLE_AND_STATIC,
-    named_only=True,
     stage_element_bytes=4,
 )
 # As many stages as leave room for what is stored; H200, 2026-11: less than 144 KB of them under way is slower.
+# Many widths, so that a problem finds one which fills the last wave.
 GEMM_SM90 = Kernel(
     "gemm_sm90",
     ("bf16", "fp16"),
     (9, 0),
     (
         TileCode(Tile(64, 128, 64), 4, 1, stages=8, least_stages=2, min_ctas=1, store_buffers=2),
+        TileCode(Tile(128, 96, 64), 8, 1, stages=7, least_stages=2, min_ctas=1, store_buffers=2),
         TileCode(Tile(128, 128, 64), 8, 1, stages=6, least_stages=2, min_ctas=1, store_buffers=2),
+        TileCode(Tile(128, 160, 64), 8, 1, stages=5, least_stages=2, min_ctas=1, store_buffers=2),
         TileCode(Tile(128, 192, 64), 8, 1, stages=4, least_stages=2, min_ctas=1, store_buffers=2),
         TileCode(Tile(192, 128, 64), 12, 1, stages=5, least_stages=2, min_ctas=1, store_buffers=1),
+        TileCode(Tile(128, 224, 64), 8, 1, stages=4, least_stages=2, min_ctas=1, store_buffers=2),
         TileCode(Tile(128, 256, 64), 8, 1, stages=4, least_stages=2, min_ctas=1, store_buffers=2),
         TileCode(Tile(256, 128, 64), 8, 1, stages=4, least_stages=2, min_ctas=1, store_buffers=2),
         TileCode(Tile(192, 192, 64), 12, 1, stages=4, least_stages=2, min_ctas=1, store_buffers=1),
+        TileCode(Tile(256, 160, 64), 8, 1, stages=4, least_stages=2, min_ctas=1, store_buffers=1),
+        TileCode(Tile(256, 192, 64), 8, 1, stages=3, least_stages=2, min_ctas=1, store_buffers=2),
     ),
     align_bytes=1024,
     copy_threads=WARPGROUP,
@@ -189,7 +191,11 @@ GEMM_SM90_PINGPONG = replace(
     GEMM_SM90,
     name="gemm_sm90_pingpong",
     source="gemm_sm90",
-    codes=(TileCode(Tile(128, 128, 64), 4, 1, stages=6, least_stages=2, min_ctas=1, store_buffers=2, teams=2),),
+    codes=(
+        TileCode(Tile(128, 128, 64), 4, 1, stages=6, least_stages=2, min_ctas=1, store_buffers=2, teams=2),
+        TileCode(Tile(128, 160, 64), 4, 1, stages=5, least_stages=2, min_ctas=1, store_buffers=2, teams=2),
+        TileCode(Tile(128, 192, 64), 4, 1, stages=5, least_stages=2, min_ctas=1, store_buffers=1, teams=2),
+    ),
 )
 # What a copying warp is worth: TMA and wgmma as in gemm_sm90, but the team's first thread copies, and a unit at a time.
 GEMM_SM90_PLAIN = replace(
@@ -200,7 +206,6 @@ GEMM_SM90_PLAIN = replace(
     copy_threads=0,
     schedules=WHOLE_AND_STATIC,
     flags=(("SPECIALISED", 0),),
-    named_only=True,
 )
 # What sharing reads is worth: the CTAs of a pair copy half of B each, for both.
 GEMM_SM90_CLUSTER2 = replace(
@@ -210,7 +215,6 @@ GEMM_SM90_CLUSTER2 = replace(
     codes=tuple(code for code in GEMM_SM90.codes if code.tile in (Tile(128, 256, 64), Tile(256, 128, 64))),
     schedules=WHOLE_AND_STATIC,
     flags=(("CLUSTER", 2),),
-    named_only=True,
     cluster=2,
 )
 # The first that can is taken.
@@ -219,16 +223,15 @@ KERNELS = (
     GEMM_SM90_PINGPONG,
     GEMM_MMA,
     GEMM_SIMT,
-    GEMM_SIMT_16,
-    GEMM_MMA_SYNC,
-    GEMM_SM90_PLAIN,
-    GEMM_SM90_CLUSTER2,
 )
+# These show what one technique is worth (ladder), and are taken only where they are named.
+STEPS = (GEMM_SIMT_16, GEMM_MMA_SYNC, GEMM_SM90_PLAIN, GEMM_SM90_CLUSTER2)
+ALL_KERNELS = (*KERNELS, *STEPS)
 
 
 def named(name: str) -> Kernel:
-    """The kernel of that name, one of KERNELS."""
-    return next(kernel for kernel in KERNELS if kernel.name == name)
+    """The kernel of that name, one of ALL_KERNELS."""
+    return next(kernel for kernel in ALL_KERNELS if kernel.name == name)
 
 
 def require_schedule(kernel_name: str, schedule: str) -> None:
@@ -242,15 +245,25 @@ def require_schedule(kernel_name: str, schedule: str) -> None:
         raise UsageError(f"{kernel.name} runs the schedules {can}, not {schedule}; use one of them or --kernel auto")
 
 
+def copies_ahead(name: str) -> bool:
+    """Whether a warp of that kernel copies a unit's operands while the one before is still stored."""
+    return any(kernel.name == name and kernel.copy_threads > 0 for kernel in ALL_KERNELS)
+
+
+def adds_beside(name: str) -> bool:
+    """Whether other warps of that kernel add a CTA's share of partial sums while it multiplies a whole tile."""
+    return copies_ahead(name) and all(
+        code.teams == 1 for kernel in ALL_KERNELS if kernel.name == name for code in kernel.codes
+    )
+
+
 def kernel_for(problem: Problem, device: Device, name: str | None = None, tile: Tile | None = None) -> Kernel:
     """The first of KERNELS that computes this dtype on this device, in this tile; or the one of that name.
-
-    Those that run only where they are named are not among the first.
 
     Raises: DeviceError where the device lacks the instructions; UsageError for a kernel
     without the dtype, and where none has the tile.
     """
-    of_dtype = [kernel for kernel in KERNELS if problem.dtype in kernel.dtypes and not kernel.named_only]
+    of_dtype = [kernel for kernel in KERNELS if problem.dtype in kernel.dtypes]
     if name is not None:
         known = named(name)
         of_dtype = [known] if problem.dtype in known.dtypes else []
@@ -330,10 +343,18 @@ def _shared_for_at_most(count: int, device: Device) -> int:
 
 def shared_bytes(kernel: Kernel, code: TileCode, problem: Problem, stages: int) -> int:
     """Dynamic shared memory of a CTA with that many stages."""
-    element_bytes = kernel.stage_element_bytes or problem.element_bytes
-    row = (code.tile.m + code.tile.n) * element_bytes + 2 * kernel.pad_bytes
-    stored = code.store_buffers * code.teams * code.warps_m * STORE_BUFFER_BYTES
+    columns = code.tile.n
+    if kernel.copy_threads and problem.layout == "nn":
+        columns = -(-columns // BOX_COLUMNS) * BOX_COLUMNS
+    row = (code.tile.m + columns) * (kernel.stage_element_bytes or problem.element_bytes) + 2 * kernel.pad_bytes
+    buffers = code.store_buffers * code.teams * code.warps_m
+    stored = buffers * STORE_ROWS * stored_columns(code.tile) * problem.element_bytes
     return stages * code.tile.k * row + stored + kernel.align_bytes
+
+
+def stored_columns(tile: Tile) -> int:
+    """Columns of C that a warp of gemm_sm90 stores at once."""
+    return BOX_COLUMNS if tile.n % BOX_COLUMNS == 0 else BOX_COLUMNS // 2
 
 
 def defines(

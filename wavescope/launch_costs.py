@@ -9,6 +9,8 @@ from numpy.typing import NDArray
 
 from wavescope.device import Device
 from wavescope.errors import UsageError
+from wavescope.jobs import beside_a_share
+from wavescope.kernels import adds_beside
 from wavescope.replay import schedule_of
 from wavescope.schedule import Schedule
 from wavescope.states import dense_index
@@ -47,11 +49,27 @@ class RecordedLaunch:
     @property
     def is_cold(self) -> Mask:
         """True for the first unit of each CTA that began in an empty place."""
+        return self._firsts(self.launch.places)
+
+    @property
+    def is_first(self) -> Mask:
+        """True for the first unit of each CTA."""
+        return self._firsts(len(self.ctas))
+
+    def _firsts(self, ctas: int) -> Mask:
+        """True for the first unit of each of the first so many CTAs."""
         order = np.lexsort((self.units.unit, self.units.begin_ns))
         first = np.unique(dense_index(self.units.cta)[1][order], return_index=True)[1]
-        cold = np.zeros(len(self.units), np.bool_)
-        cold[order[np.sort(first)[: self.launch.places]]] = True
-        return cold
+        found = np.zeros(len(self.units), np.bool_)
+        found[order[np.sort(first)[:ctas]]] = True
+        return found
+
+    @property
+    def is_beside(self) -> Mask:
+        """True for whole tiles during which other warps added their CTA's share of partial sums."""
+        if self.schedule is None or not adds_beside(self.launch.kernel):
+            return np.zeros(len(self.units), np.bool_)
+        return beside_a_share(self.schedule)[self.planned]
 
     @property
     def is_staggered(self) -> Mask:
@@ -87,9 +105,15 @@ class RecordedLaunch:
 def recorded_launch(trace: Trace, launch: Launch) -> RecordedLaunch:
     """The spans of one launch of a trace.
 
-    Raises: UsageError where a unit does not say its k_iters, or is none of its schedule's.
+    Raises: UsageError where a unit does not say its k_iters, or is none of its schedule's,
+    and where a CTA works on two at once.
     """
     spans = trace.spans.select(trace.spans.launch_id == launch.launch_id)
+    if (spans.lane > 0).any():
+        raise UsageError(
+            f"CTAs of launch {launch.launch_id} ({launch.kernel}) work on two units at once, which a calibration does "
+            "not describe; calibrate on others"
+        )
     ctas, macs = spans.select(spans.kind == Kind.CTA), spans.select(spans.kind == Kind.MAC)
     units = macs if len(macs) else ctas
     if len(units) == 0 or (units.k_begin == NULL).any() or (units.k_end <= units.k_begin).any():
@@ -194,9 +218,10 @@ def fixup_cycles(one: RecordedLaunch) -> FixupCycles:
     unit = np.searchsorted(one.schedule.unit, fixups.unit)
     cycles, peers = _as_if_full(one, fixups), one.schedule.peers[unit]
     again = np.append(False, unit[1:] == unit[:-1])  # a share is added in its unit's second span
+    alone = ~np.isin(fixups.cta, one.units.cta[one.is_beside])  # the others took the time of other warps
     owns = (one.schedule.rank[unit] == 0) & (not one.schedule.is_cooperative)
     by_owner, by_spare = (cycles / np.maximum(peers - 1, 1))[owns], spare * len(spare) / one.schedule.spare_reads
-    return FixupCycles(cycles[~owns & ~again], by_owner, cycles[again], by_spare)
+    return FixupCycles(cycles[~owns & ~again], by_owner, cycles[again & alone], by_spare)
 
 
 def prologue_and_exit_cycles(one: RecordedLaunch) -> tuple[IntColumn, IntColumn]:
@@ -219,9 +244,14 @@ def gap_cycles(one: RecordedLaunch) -> IntColumn:
 
 
 def _by_cta(one: RecordedLaunch) -> tuple[Spans, NDArray[np.bool_]]:
-    """Spans other than CTAs by CTA and begin, and where a CTA's first one stands."""
+    """Spans other than CTAs by CTA and begin, and where a CTA's first one stands; none of other warps' shares."""
     inner = one.spans.select(one.spans.kind != Kind.CTA)
     inner = inner.select(np.lexsort((inner.end_clock, inner.begin_clock, inner.cta)))
+    if one.is_beside.any():
+        shares = (inner.kind == Kind.WAIT) | (inner.kind == Kind.FIXUP)
+        first_fixup = np.unique(np.where(inner.kind == Kind.FIXUP, inner.unit, NULL), return_index=True)[1]
+        shares[first_fixup] = False  # the part is left
+        inner = inner.select(~(shares & np.isin(inner.cta, one.units.cta[one.is_beside])))
     return inner, np.append(True, inner.cta[1:] != inner.cta[:-1])[: len(inner)]
 
 

@@ -13,7 +13,15 @@ from wavescope.problem import Tile
 from wavescope.trace import Launch, Trace
 
 _LEAST_SHARE = 0.5  # of a k_iter's fitted cost that must stay when costs once a unit are taken out of it
-_PARTS_OF_A_K_ITER = ("fixed_cycles", "cold_cycles", "idle_gain", "stream_slowdown", "edge_slowdown")
+_PARTS_OF_A_K_ITER = (
+    "fixed_cycles",
+    "cold_cycles",
+    "fill_cycles",
+    "beside_cycles",
+    "idle_gain",
+    "stream_slowdown",
+    "edge_slowdown",
+)
 
 
 @dataclass(frozen=True)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -45,6 +47,7 @@ MAX_GRAPH_LAUNCHES = 20
 # A kernel that is slower than this on every SM is taken for hung: 64 FLOP a clock at 1 GHz.
 _SLOWEST_FLOP_PER_NS = 64
 DEADLINE_S = 20.0
+_AROUND = ("spin", "timer", "operands", "check")  # small kernels that every measurement needs
 
 
 @dataclass(frozen=True)
@@ -99,6 +102,36 @@ class Prepared:
         return int(self.records[0].nbytes)
 
 
+def compile_ahead(
+    launches: Sequence[tuple[Problem, KernelFacts, Variant]], device: Device, progress: Callable[[str], None]
+) -> None:
+    """Compile the kernels of many launches on all cores, so that measuring finds them in the cache.
+
+    Raises: CompileError.
+    """
+    jobs = {
+        (source, tuple(constants.items())): None
+        for launch in launches
+        for source, constants in _gemm_sources(*launch, irregular=False)
+    }
+    arch = architecture(device.compute_capability)
+    progress(f"compiling {len(jobs)} kernels for {device.name}, those that no earlier run left in the cache")
+    with ThreadPoolExecutor(max_workers=os.cpu_count()) as pool:
+        for _ in pool.map(lambda job: compile_kernel(job[0], dict(job[1]), arch), jobs):
+            pass
+
+
+def _gemm_sources(
+    problem: Problem, facts: KernelFacts, variant: Variant, irregular: bool
+) -> list[tuple[Path, dict[str, int]]]:
+    """File and constants of the plain and of the probed kernel."""
+    source = kernel_directory() / f"{facts.source}.cu"
+    return [
+        (source, defines(problem, facts, variant.schedule, probe, variant.reduction, irregular))
+        for probe in (False, True)
+    ]
+
+
 def load_functions(
     problem: Problem, facts: KernelFacts, variant: Variant, device: Device, irregular: bool = False
 ) -> Functions:
@@ -108,15 +141,9 @@ def load_functions(
 
     Raises: CompileError; DeviceError where not one CTA fits an SM.
     """
-    folder, arch = kernel_directory(), architecture(device.compute_capability)
-    source = folder / f"{facts.source}.cu"
-    jobs: list[tuple[Path, dict[str, int]]] = [
-        *(
-            (source, defines(problem, facts, variant.schedule, probe, variant.reduction, irregular))
-            for probe in (False, True)
-        ),
-        *((folder / f"{name}.cu", {}) for name in ("spin", "timer", "operands", "check")),
-    ]
+    arch = architecture(device.compute_capability)
+    jobs = _gemm_sources(problem, facts, variant, irregular)
+    jobs += [(kernel_directory() / f"{name}.cu", {}) for name in _AROUND]
     with ThreadPoolExecutor() as pool:  # NVRTC lets go of the interpreter while it compiles
         plain, probed, spin, timer, fill, check = pool.map(lambda job: compile_kernel(job[0], job[1], arch), jobs)
     functions = Functions(

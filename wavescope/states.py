@@ -122,6 +122,29 @@ def count_before(owner: IntColumn, time: IntColumn, at_owner: IntColumn, at: Int
     return count[: len(at)]
 
 
+def latest_so_far(owner: IntColumn, end: IntColumn) -> IntColumn:
+    """Of spans in the order of owner and begin: the position of the one that ends last among its owner's up to each."""
+    count = len(end)
+    by_end = np.argsort(end, kind="stable")
+    rank = np.empty(count, np.int64)
+    rank[by_end] = np.arange(count)
+    owners = np.cumsum(np.append(False, owner[1:] != owner[:-1])[:count])
+    latest: IntColumn = by_end[np.maximum.accumulate(owners * count + rank) % max(count, 1)]
+    return latest
+
+
+def uncovered(owner: IntColumn, begin: IntColumn, end: IntColumn) -> IntColumn:
+    """Where each span begins to outlast those that its owner began before: its own share of their union."""
+    order = order_within(owner, begin)
+    latest = latest_so_far(owner[order], end[order])
+    before = np.append(0, latest[:-1])
+    follows = np.append(False, owner[order][1:] == owner[order][:-1])
+    own = np.empty(len(order), np.int64)
+    reached = np.where(follows, end[order][before], begin[order])
+    own[order] = np.minimum(np.maximum(begin[order], reached), end[order])
+    return own
+
+
 def has_clocks(spans: Spans) -> bool:
     """True where every span carries its clock64 readings."""
     return bool((spans.begin_clock != NULL).all() and (spans.end_clock != NULL).all())

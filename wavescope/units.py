@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from wavescope.states import count_before, dense_index, has_clocks, order_within
+from wavescope.states import count_before, dense_index, has_clocks, latest_so_far, order_within, uncovered
 from wavescope.trace import NULL, IntColumn, Kind, Spans
 
 
@@ -17,13 +17,14 @@ class Units:
     """Columns with one element a unit, in unit order; times in ns from T0.
 
     A unit reaches from its spans' first begin to their last end.  `held_ns` is the time
-    it kept its place: for each of its spans, from the end of the span before it in the
+    it kept its place: for each of its spans, from the last end of the spans before it in the
     same CTA and lane (or the CTA's begin) to its own end (the CTA's end for the last one),
     less what it waited for other CTAs; so a CTA's time is shared out whole, but for what
     spans of no unit take (spare CTAs that add partial sums).  What other warps of a CTA do
     meanwhile, a share of partial sums beside the products of another unit, holds no place, but
     where it outlasts everything else in its lane.  `cycles` is None without clocks.
-    `lanes` is the number of units one CTA works on at once.
+    `lanes` is the number of units one CTA multiplies at once: mac time over the time with any
+    mac in a CTA, rounded.  Teams that take turns, one storing while the other multiplies, are one.
 
     `operand_stall` and `room_stall` are the cycles in which those who multiply the unit waited
     for operands, and in which the warp that copies them waited for room in the ring; None
@@ -112,6 +113,9 @@ def _units_of_ctas(ctas: Spans) -> Units:
 
 
 def _units_of_spans(inner: Spans, ctas: Spans) -> Units:
+    lanes = _at_once(inner.select(np.flatnonzero(in_unit(inner) & (inner.kind == Kind.MAC))))
+    if lanes == 1:  # who takes turns shares a place, and so does who adds partial sums meanwhile
+        inner = replace(inner, lane=np.zeros(len(inner), np.int64))
     mine = np.flatnonzero(in_unit(inner))
     spans = inner if len(mine) == len(inner) else inner.select(mine)
     unit, index = dense_index(spans.unit)
@@ -138,7 +142,7 @@ def _units_of_spans(inner: Spans, ctas: Spans) -> Units:
         end_ns=end,
         held_ns=_held(inner, mine, index, Extents(spans.cta[first], spans.lane[first], begin, end), ctas),
         cycles=cycles,
-        lanes=len(dense_index(spans.lane)[0]),
+        lanes=lanes,
         of_ctas=False,
         operand_stall=_of_units(spans.operand_stall, index, count) if has_stalls else None,
         room_stall=_of_units(spans.room_stall, index, count) if has_stalls else None,
@@ -148,6 +152,16 @@ def _units_of_spans(inner: Spans, ctas: Spans) -> Units:
 def _of_units(stall: IntColumn, index: IntColumn, count: int) -> IntColumn:
     """Each unit's sum of what its spans measured, 0 where none did."""
     return np.bincount(index, weights=np.maximum(stall, 0), minlength=count).astype(np.int64)
+
+
+def _at_once(macs: Spans) -> int:
+    """How many units one CTA multiplies at once, in the mean over the time in which it does, rounded."""
+    lanes = len(np.unique(macs.lane)) or 1
+    if lanes == 1:
+        return 1
+    in_mac = int((macs.end_ns - macs.begin_ns).sum())
+    any_mac = int((macs.end_ns - uncovered(macs.cta, macs.begin_ns, macs.end_ns)).sum())
+    return round(in_mac / any_mac) if any_mac else lanes
 
 
 def _extent(index: IntColumn, begin: IntColumn, end: IntColumn, count: int) -> tuple[IntColumn, IntColumn]:
@@ -185,9 +199,12 @@ def _alone(parts: Extents, kind: IntColumn, unit: IntColumn) -> tuple[Extents, N
     place_ids, place = dense_index(parts.cta * len(lane_ids) + lanes)
     is_main = (kind == Kind.MAC) | (kind == Kind.EPILOGUE)
     main, other = np.flatnonzero(is_main), np.flatnonzero(~is_main)
+    if len(main) == 0 or len(other) == 0:
+        return parts, np.ones(len(kind), np.bool_)
     main = main[order_within(place[main], parts.begin_ns[main])]
     before = count_before(place[main], parts.begin_ns[main], place[other], parts.end_ns[other])
-    last = main[np.maximum(before - 1, 0)]  # the last one that began before the other's end
+    latest = main[latest_so_far(place[main], parts.end_ns[main])]
+    last = latest[np.maximum(before - 1, 0)]  # of those that began before the other's end, the last to end
     beside = (before > 0) & (place[last] == place[other]) & (parts.end_ns[last] > parts.begin_ns[other])
     beside &= unit[last] != unit[other]
     last_end = np.zeros(len(place_ids), np.int64)
@@ -200,7 +217,7 @@ def _alone(parts: Extents, kind: IntColumn, unit: IntColumn) -> tuple[Extents, N
 
 
 def _shared_out(parts: Extents, ctas: Spans) -> IntColumn:
-    """The life of each CTA's lane shared out: a part's time begins where the one before it ends."""
+    """The life of each CTA's lane shared out: a part's time begins where all before it have ended."""
     cta_ids, of_cta = dense_index(ctas.cta)
     cta_begin, cta_end = np.empty(len(cta_ids), np.int64), np.empty(len(cta_ids), np.int64)
     cta_begin[of_cta], cta_end[of_cta] = ctas.begin_ns, ctas.end_ns
@@ -212,6 +229,7 @@ def _shared_out(parts: Extents, ctas: Spans) -> IntColumn:
     follows = np.append(False, place[order][1:] == place[order][:-1])
     leads = np.append(follows[1:], False)
     end = parts.end_ns[order]
+    end = end[latest_so_far(place[order], end)]
     held_from = np.where(follows, np.append(0, end[:-1]), np.where(orphan, parts.begin_ns, cta_begin[of_part])[order])
     held_to = np.where(leads, end, np.where(orphan, parts.end_ns, cta_end[of_part])[order])
     held = np.empty(len(place), np.int64)

@@ -194,6 +194,11 @@ class UnitCycles:
     p95: float
     error: float
 
+    @property
+    def refused(self) -> bool:
+        """True where the error is too large a share of the sum to conclude from it."""
+        return Quantity(self.total, self.error).refused
+
 
 @dataclass(frozen=True)
 class InsideTile:

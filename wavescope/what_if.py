@@ -29,7 +29,7 @@ from wavescope.wave_report import WaveReport
 KEYS = ("sms", "schedule", "tile")
 NOT_IN_IT = (
     "Not in the estimates: memory bandwidth and L2, which stay as they are whatever the number of SMs, and the clock "
-    "that another power draw would bring."
+    "that another power draw would bring, save that of SMs left out, which count as idle."
 )
 
 
@@ -171,6 +171,8 @@ def _planned(trace: Trace, own: OwnCosts, change: Change) -> _Plan:
         launch, costs, origin = costs_of_tile(own, launch, change.tile, trace)
         notes.append(origin)
     device = trace.device if change.sms is None else replace(trace.device, sms=change.sms)
+    if device.sms < trace.device.sms:
+        costs = _beside_idle(costs, 1 - device.sms / trace.device.sms)
     is_changed = change.sms is not None or launch is not trace.launches[0]
     places = device.sms * launch.ctas_per_sm if is_changed else launch.places
     variant = _variant(trace.launches[0], change, places)
@@ -196,6 +198,17 @@ def _planned(trace: Trace, own: OwnCosts, change: Change) -> _Plan:
         )
     launch = replace(launch, schedule=variant.schedule, reduction=variant.reduction, places=places)
     return _Plan(launch, schedule, device, costs, tuple(notes))
+
+
+def _beside_idle(costs: Calibration, share: float) -> Calibration:
+    """The costs on the other SMs when that share of them is idle: clock and k_iters as both change with idle SMs."""
+    still = 1 - costs.idle_gain * share
+    return replace(
+        costs,
+        clock_mhz=costs.clock_mhz + (costs.idle_clock_mhz - costs.clock_mhz) * share,
+        cycles_per_k_iter=costs.cycles_per_k_iter * still,
+        idle_gain=costs.idle_gain * (1 - share) / still,
+    )
 
 
 def _variant(launch: Launch, change: Change, places: int) -> Variant:

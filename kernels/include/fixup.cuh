@@ -115,16 +115,17 @@ struct Fixup {
 
     // A unit's share of the tile: every peers-th piece, summed over `slots` slots and stored, by
     // `workers` warps of which this is number `worker`, each AT_ONCE pieces at a time; CLEAR: zeros remain.
+    // READS: 16-byte loads that a thread has registers for, all under way at once.
     // store(piece of the accumulators, warp whose piece it is, the sums)
-    template <bool CLEAR, int AT_ONCE, typename Store>
+    template <bool CLEAR, int AT_ONCE, int READS, typename Store>
     WS_DEVICE void add_share(const Sharing& mine, int slots, int worker, int workers, Store store) const {
         const int apart = mine.peers * workers;
         int piece = mine.rank * workers + worker;
         if constexpr (AT_ONCE > 1) {
             for (; piece + (AT_ONCE - 1) * apart < PIECES; piece += AT_ONCE * apart)
-                add_pieces<AT_ONCE, CLEAR>(mine.first_slot, slots, piece, apart, store);
+                add_pieces<AT_ONCE, CLEAR, READS>(mine.first_slot, slots, piece, apart, store);
         }
-        for (; piece < PIECES; piece += apart) add_pieces<1, CLEAR>(mine.first_slot, slots, piece, apart, store);
+        for (; piece < PIECES; piece += apart) add_pieces<1, CLEAR, READS>(mine.first_slot, slots, piece, apart, store);
     }
 
     // All pieces of `tiles` tiles, `peers` slots each, dealt to the warps of `reducers` CTAs of which this is number
@@ -148,14 +149,14 @@ struct Fixup {
             };
             count = item + 1 < end && (item + 1) % PIECES != 0 ? 2 : 1;
             if (count == 2)
-                add_pieces<2, CLEAR>(first_slot, slots, item % PIECES, 1, store_here);
+                add_pieces<2, CLEAR, 32>(first_slot, slots, item % PIECES, 1, store_here);
             else
-                add_pieces<1, CLEAR>(first_slot, slots, item % PIECES, 1, store_here);
+                add_pieces<1, CLEAR, 32>(first_slot, slots, item % PIECES, 1, store_here);
         }
     }
 
     // COUNT pieces, with all loads of some slots under way at once.
-    template <int COUNT, bool CLEAR, typename Store>
+    template <int COUNT, bool CLEAR, int READS, typename Store>
     WS_DEVICE void add_pieces(int first_slot, int slots, int first, int apart, Store store) const {
         float sums[COUNT][PIECE] = {};
         float4* from[COUNT];
@@ -164,7 +165,7 @@ struct Fixup {
             const int piece = first + i * apart;
             from[i] = slot(first_slot) + piece / WARPS * (PIECE / 4) * THREADS + piece % WARPS * 32 + thread % 32;
         }
-#pragma unroll 4
+#pragma unroll(READS / (COUNT * PIECE / 4))
         for (int index = 0; index < slots; ++index) {
 #pragma unroll
             for (int i = 0; i < COUNT; ++i) {

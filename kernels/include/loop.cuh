@@ -192,14 +192,14 @@ __device__ __forceinline__ void reduce(const Sums& sums, const Plan& plan, int r
 
 // A unit's own share of the partial sums of its tile, by `workers` warps of which this is number `worker`, after they
 // have seen all flags.  Its spans stand where the unit has none yet; thread `recorder` is one of the warps'.
-template <int SCHEDULE_ID, int AT_ONCE, typename Sums, typename Wait, typename StorePiece>
+template <int SCHEDULE_ID, int AT_ONCE, int READS, typename Sums, typename Wait, typename StorePiece>
 __device__ __forceinline__ void add_own_share(const Sums& sums, const Unit& unit, const Sharing& mine, int worker,
                                               int workers, Wait wait_for_all, Record* records, unsigned int recorder,
                                               StorePiece store_piece) {
     begin_span<SCHEDULE_ID>(records, unit, PART_WAIT, recorder);
     wait_for_all();
     change_span<SCHEDULE_ID>(records, unit, PART_WAIT, KIND_WAIT, PART_EPILOGUE, 0, recorder);
-    sums.template add_share<REDUCTION == ATOMIC, AT_ONCE>(
+    sums.template add_share<REDUCTION == ATOMIC, AT_ONCE, READS>(
         mine, REDUCTION == ATOMIC ? 1 : mine.peers, worker, workers,
         [&](int part, int warp, const float(&v)[PIECE]) { store_piece(unit, part, warp, v); });
 }
@@ -269,7 +269,7 @@ __device__ __forceinline__ void run_units(Grid grid_of, int parts, int split_til
         return Fixup<FLOATS, THREADS>{space, worker(), static_cast<int>(gridDim.x)};
     };
     const auto add_share = [&](const Unit& unit, const Sharing& mine) {
-        add_own_share<SCHEDULE_ID, 2>(
+        add_own_share<SCHEDULE_ID, 2, 32>(
             sums(), unit, mine, worker() / 32, THREADS / 32, [&] { sums().wait(mine.first_slot, mine.peers); }, records,
             OF_TEAM, store_piece);
         if (PROBE) team_barrier();
@@ -335,6 +335,8 @@ __device__ __forceinline__ void run_units(Grid grid_of, int parts, int split_til
     helpers.wait();
     if (SPLITS && team() == 0 && (REDUCTION == ORDERED || is_cooperative(SCHEDULE_ID))) sums().end();
 #if PROBE
+    // An SM frees registers warp by warp: the next CTA could begin while one warp of this one is still to end.
+    if (SPLITS) team_barrier();
     if (!ENDS_WITH_UNIT && is_recorder(0)) end_cta(records, stamp());
 #endif
 }

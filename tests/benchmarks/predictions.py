@@ -3,6 +3,7 @@
     python tests/benchmarks/predictions.py measure OUT.json      on the device, some 90 s
     python tests/benchmarks/predictions.py compare OUT.json      anywhere; prints the errors
 
+tests/data/predictions holds what an H200 measured, and tests/test_predictions.py compares.
 Shapes, tiles and schedules come from a seed, and none of them is among the launches that
 the shipped calibration was fitted on.  Fewer SMs: the grid is limited to so many CTAs, one
 an SM, and what-if predicts that from the launch on all of them.
@@ -15,6 +16,7 @@ import random
 import sys
 from collections.abc import Callable
 from dataclasses import replace
+from datetime import date
 from pathlib import Path
 from typing import Any
 
@@ -24,10 +26,12 @@ from wavescope.problem import Problem, Tile
 from wavescope.variant import Variant
 
 SEED = 20261130
+KERNEL = "gemm_mma"
 SHAPES = 60
 TILES = (Tile(128, 256, 64), Tile(128, 128, 64), Tile(64, 64, 64))
 SCHEDULES = ("fixed", "persistent", "splitk:2", "hybrid", "tailsplit")
 FEWER = (108, 66)
+STORED = Path(__file__).parents[1] / "data/predictions/predictions.json"
 ON_FEWER = ((2304, 2304, 4096), (3072, 3072, 3072), (2816, 4096, 2048))
 ROUNDS = 3
 
@@ -51,8 +55,8 @@ def measure_shapes(keep: Callable[[list[dict[str, Any]]], None]) -> None:
     rows: list[dict[str, Any]] = []
     for problem, tile in cases():
         found: Comparison = duel(
-            problem, entries([Variant.parse(text) for text in SCHEDULES], tile), 0, regimes=("cool",), repeat=ROUNDS, seed=1,
-            progress=lambda text: None,
+            problem, entries([Variant.parse(text) for text in SCHEDULES], tile, KERNEL), 0, regimes=("cool",),
+            repeat=ROUNDS, seed=1, progress=lambda text: None,
         )  # fmt: skip
         for text, one in zip(SCHEDULES, found.contenders, strict=True):
             assert one.trace is not None
@@ -89,11 +93,14 @@ def measure_fewer(folder: Path) -> list[dict[str, Any]]:
         problem = Problem(*shape)
         for text in ("persistent", "hybrid"):
             name = f"{text}-{'x'.join(map(str, shape))}.parquet"
-            whole = measure(problem, tile, Variant.parse(text), 0, repeat=5, seed=1, progress=lambda text: None)
+            whole = measure(
+                problem, tile, Variant.parse(text), 0, repeat=5, seed=1, progress=lambda text: None, kernel=KERNEL
+            )
             save(whole, folder / name)
             for sms in FEWER:
                 smaller = replace(device, sms=sms)
-                prepared = prepare(problem, tile, Variant.parse(text), smaller, 0, facts(problem, tile, smaller))
+                fact = facts(problem, tile, smaller, kernel_name=KERNEL)
+                prepared = prepare(problem, tile, Variant.parse(text), smaller, 0, fact)
                 stream = open_stream(0, f"{text} on {sms} SMs")
                 for index, operands in enumerate(prepared.sets):
                     fill_set(prepared.functions.operands, operands, "normal", index, stream)
@@ -113,7 +120,8 @@ def compare_shapes(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
     device, found = virtual_device("h200"), []
     for row in rows:
         variant = Variant.parse(row["schedule"])
-        trace = run(Problem(*row["problem"]), Tile.parse(row["tile"]), variant, device, reason="it predicts")
+        problem, tile = Problem(*row["problem"]), Tile.parse(row["tile"])
+        trace = run(problem, tile, variant, device, reason="it predicts", kernel=KERNEL)
         found.append(row | {"predicted_ns": int(trace.spans.end_ns.max())})
     return found
 
@@ -130,6 +138,13 @@ def compare_fewer(rows: list[dict[str, Any]], folder: Path) -> list[dict[str, An
     return found
 
 
+def compared(path: Path) -> dict[str, Any]:
+    """What was measured, each row with its prediction."""
+    document: dict[str, Any] = json.loads(path.read_text())
+    shapes, fewer = compare_shapes(document["shapes"]), compare_fewer(document["fewer_sms"], path.parent)
+    return document | {"shapes": shapes, "fewer_sms": fewer}
+
+
 def errors(rows: list[dict[str, Any]]) -> np.ndarray:
     """Relative error of each prediction, signed."""
     return np.array([row["predicted_ns"] / row["duration_ns"] - 1 for row in rows])
@@ -144,12 +159,19 @@ def main() -> None:
     """Measure, or compare."""
     what, path = sys.argv[1], Path(sys.argv[2])
     if what == "measure":
-        fewer = measure_fewer(path.parent)
+        from wavescope.cuda_device import query
+
+        found = {
+            "date": date.today().isoformat(),
+            "device": query(0).name,
+            "kernel": KERNEL,
+            "fewer_sms": measure_fewer(path.parent),
+        }
         # written after each shape: what a run that is cut short has measured stays
-        measure_shapes(lambda rows: write(path, {"fewer_sms": fewer, "shapes": rows}))
+        measure_shapes(lambda rows: write(path, found | {"shapes": rows}))
         return
-    document = json.loads(path.read_text())
-    shapes = compare_shapes(document["shapes"])
+    document = compared(path)
+    shapes, fewer = document["shapes"], document["fewer_sms"]
     off = np.abs(errors(shapes))
     print(f"{len(off)} launches: median error {np.median(off):.1%}, 90 % below {np.quantile(off, 0.9):.1%}")
     for name in SCHEDULES:
@@ -160,10 +182,8 @@ def main() -> None:
         print(f"  {tile!s:11} median {np.median(np.abs(of_one)):.1%}, bias {np.median(of_one):+.1%}")
     for row in sorted(shapes, key=lambda row: -abs(row["predicted_ns"] / row["duration_ns"] - 1))[:12]:
         print("  worst", row)
-    fewer = compare_fewer(document["fewer_sms"], path.parent)
     for row, error in zip(fewer, errors(fewer), strict=True):
         print(f"  what if {row['sms']} SMs, {row['trace']}: {error:+.1%} (ran on {row['used_sms']})")
-    write(path, {"fewer_sms": fewer, "shapes": shapes})
 
 
 if __name__ == "__main__":

@@ -1,10 +1,11 @@
-"""The README's tables, written between their markers from what tables.py measured."""
+"""The README's tables, written between their markers from what tables.py, schedules.py and predictions.py measured."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Sequence
 from pathlib import Path
+from statistics import median
 from typing import Any
 
 
@@ -49,6 +50,8 @@ def _sections(found: dict[str, Any]) -> list[str]:
         "repeat": _repeat,
         "raster": _raster,
         "residency": _residency,
+        "schedules": _schedules,
+        "predictions": predictions,
     }
     return parts + [make(found[name]) for name, make in makers.items() if name in found]
 
@@ -162,4 +165,71 @@ def _residency(rows: list[dict[str, Any]]) -> str:
             )
             for row in rows
         ],
+    )
+
+
+def _schedules(found: dict[str, Any]) -> str:
+    """The fastest schedule that splits against the faster that does not, for each shape."""
+    rows = found["rows"]
+    table = []
+    for problem in dict.fromkeys(row["problem"] for row in rows):
+        mine = {(row["schedule"], row["regime"]): row for row in rows if row["problem"] == problem}
+        names = [name for name, regime in mine if regime == "cool" and name != "cublas"]
+        by_time = sorted(names, key=lambda name: mine[name, "cool"]["time_ns"]["median"])
+        split = next(name for name in by_time if name not in ("fixed", "persistent"))
+        whole = next(name for name in by_time if name in ("fixed", "persistent"))
+        gain = {one["regime"]: one for one in found["gains"] if (one["problem"], one["schedule"]) == (problem, split)}
+        one, other = mine[split, "cool"], mine[whole, "cool"]
+        library = mine["cublas", "cool"]["time_ns"]["median"] / mine[by_time[0], "cool"]["time_ns"]["median"]
+        cool = gain["cool"]
+        table.append(
+            (
+                problem.removesuffix(" bf16"),
+                f"{cool['i']:.2f}",
+                whole,
+                f"{other['time_ns']['median'] / 1e3:.1f}",
+                split if one["parts"] > 1 else f"{split} (splits none)",
+                f"{one['time_ns']['median'] / 1e3:.1f}",
+                f"{cool['s_cycles']:.3f}",
+                f"{cool['g_cycles']:.2f}",
+                f"{other['mhz']:.0f}, {one['mhz']:.0f}",
+                f"{cool['s_time']:.3f}",
+                f"{gain['sustained']['s_time']:.3f}",
+                f"{library:.3f}",
+            )
+        )
+    titles = ("problem", "i", "best whole", "us", "best split", "us", "s, SM cycles", "g", "MHz of both",
+              "s, time", "s, time at the cap", "cuBLAS / best")  # fmt: skip
+    return (
+        f"**Which schedule wins**, {found['kernel']}, bf16, 128x256x64, {found['date']} (`schedules.py`). i = 1 / wave efficiency; s = best "
+        "whole / best split; g = (s - 1) / (i - 1) of the SM cycles. Cool, but for the column at the power cap.\n\n"
+        + _table(titles, table)
+    )
+
+
+def predictions(found: dict[str, Any]) -> str:
+    """Errors of the virtual device and of what-if, on launches that nothing was fitted on."""
+
+    def line(name: str, rows: list[dict[str, Any]]) -> tuple[str, ...]:
+        errors = sorted(row["predicted_ns"] / row["duration_ns"] - 1 for row in rows)
+        size = sorted(map(abs, errors))
+        return (
+            name,
+            str(len(rows)),
+            *(_percent(value) for value in (median(size), size[int(0.9 * (len(size) - 1))], median(errors))),
+        )
+
+    shapes = found["shapes"]
+    kinds = [("all", shapes)]
+    for key in ("schedule", "tile"):
+        values = dict.fromkeys(row[key] for row in shapes)
+        kinds += [(value, [row for row in shapes if row[key] == value]) for value in values]
+    fewer = found["fewer_sms"]
+    kinds += [
+        (f"what if {sms} SMs", [row for row in fewer if row["sms"] == sms]) for sms in sorted({r["sms"] for r in fewer})
+    ]
+    return (
+        f"**Predicted against measured**, {found['kernel']}, 60 random shapes, {found['date']} (`predictions.py`). Nothing was fitted on "
+        "these launches; what-if predicts grids of fewer CTAs from the launch on all SMs.\n\n"
+        + _table(("launches", "number", "median error", "90 % below", "bias"), [line(*kind) for kind in kinds])
     )

@@ -1,10 +1,13 @@
 """Every schedule on shapes with a tail, one tile for all, both regimes; and the best other fixed tile.
 
-    python tests/benchmarks/schedules.py OUT.json [--quick]
+    python tests/benchmarks/schedules.py OUT.json [KERNEL] [--quick]     on the device, some 4 min; written after each shape
 
-For each shape, with i = 1 / wave efficiency and s the speed-up over the better of fixed
+KERNEL is gemm_mma by default.  For each shape, with i = 1 / wave efficiency and s the speed-up over the better of fixed
 and persistent, g = (s - 1) / (i - 1) says how much of what the last wave costs a schedule
-wins back; in SM cycles (the busiest SM's) and in time.
+wins back; in SM cycles (the busiest SM's) and in time.  cool: 11 rounds, medians with
+their intervals.  sustained: blocks of 0.15 s, half of `wavescope compare`'s; one follows
+the other without a pause, so the card stays at its cap between them.  Shapes of more than
+one wave come first, and the other tiles (cool only) when all shapes are done.
 """
 
 from __future__ import annotations
@@ -12,6 +15,7 @@ from __future__ import annotations
 import json
 import sys
 from dataclasses import asdict
+from datetime import date
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +25,7 @@ from wavescope.analyze import analyze
 from wavescope.comparison import entries
 from wavescope.cuda_device import query
 from wavescope.duel import duel
-from wavescope.kernels import GEMM_MMA
+from wavescope.kernels import GEMM_MMA, KERNELS, Kernel
 from wavescope.problem import Problem, Tile
 from wavescope.schedule import wave_efficiency
 from wavescope.variant import Variant
@@ -29,26 +33,30 @@ from wavescope.variant import Variant
 TILE = Tile(128, 256, 64)
 SHAPES = (
     (2304, 2304, 4096),
-    (1408, 1408, 4096),
-    (1920, 1920, 8192),
-    (3072, 3072, 3072),
     (896, 4864, 8192),
+    (3072, 3072, 3072),
+    (1408, 1408, 4096),
+    (640, 5120, 5120),
+    (1920, 1920, 8192),
+    (1024, 1024, 1024),
     (512, 512, 8192),
     (256, 256, 16384),
     (128, 128, 32768),
-    (640, 5120, 5120),
-    (1024, 1024, 1024),
 )
 SCHEDULES = ("fixed", "persistent", "splitk", "streamk", "hybrid", "tailsplit")
 WHOLE = ("fixed", "persistent")
+ROUNDS = 11
+BLOCK_S = 0.15
 
 
-def measured(problem: Problem, tile: Tile, names: tuple[str, ...], quick: bool, library: bool) -> list[dict[str, Any]]:
+def measured(
+    problem: Problem, tile: Tile, kernel: Kernel, names: tuple[str, ...], quick: bool, library: bool
+) -> list[dict[str, Any]]:
     """A row for each schedule and regime."""
     variants = [Variant.parse(name) for name in names]
     found = duel(
-        problem, entries(variants, tile), 0, library=library, regimes=("cool",) if quick else ("cool", "sustained"),
-        repeat=5 if quick else 15, seed=1, progress=lambda text: None,
+        problem, entries(variants, tile, kernel.name), 0, library=library, regimes=("cool",) if quick else ("cool", "sustained"),
+        repeat=5 if quick else ROUNDS, seconds=BLOCK_S, seed=1, progress=lambda text: None,
     )  # fmt: skip
     rows: list[dict[str, Any]] = []
     for name, one in zip((*names, "cublas"), found.contenders, strict=False):
@@ -117,19 +125,31 @@ def gains(rows: list[dict[str, Any]], problem: Problem, tile: Tile, places: int)
 def main() -> None:
     """Measure, print a short table, write JSON."""
     quick = "--quick" in sys.argv
+    path, *named = (argument for argument in sys.argv[1:] if argument != "--quick")
+    kernel = next(one for one in KERNELS if one.name == (named or [GEMM_MMA.name])[0])
     device = query(0)
     rows: list[dict[str, Any]] = []
     won: list[dict[str, Any]] = []
     tiles: list[dict[str, Any]] = []
+
+    def keep() -> None:
+        when = date.today().isoformat()
+        found = {
+            "date": when,
+            "device": device.name,
+            "kernel": kernel.name,
+            "rows": rows,
+            "gains": won,
+            "other_tiles": tiles,
+        }
+        Path(path).write_text(json.dumps(found, indent=1))
+
     for m, n, k in SHAPES:
         problem = Problem(m, n, k)
-        of_shape = measured(problem, TILE, SCHEDULES, quick, library=True)
+        of_shape = measured(problem, TILE, kernel, SCHEDULES, quick, library=True)
         rows += of_shape
         won += gains(of_shape, problem, TILE, device.sms)
-        if not quick:
-            for code in GEMM_MMA.codes:
-                if code.tile != TILE:
-                    tiles += measured(problem, code.tile, ("fixed",), True, library=False)
+        keep()
         for row in of_shape:
             g = next(
                 (
@@ -148,9 +168,13 @@ def main() -> None:
                 + (f" mac {row['shares']['mac']:.3f} fix {row['shares']['fixup']:.3f} wait {row['shares']['wait']:.3f} epi {row['shares']['epilogue']:.3f} res {row['shares']['resident']:.3f} tail {row['shares']['tail']:.3f}" if "shares" in row else ""),
                 flush=True,
             )  # fmt: skip
-        Path(sys.argv[1]).write_text(
-            json.dumps({"device": device.name, "rows": rows, "gains": won, "other_tiles": tiles}, indent=1)
-        )
+    if quick:
+        return
+    for shape in SHAPES:
+        for code in kernel.codes:
+            if code.tile != TILE:
+                tiles += measured(Problem(*shape), code.tile, kernel, ("fixed",), True, library=False)
+        keep()
 
 
 if __name__ == "__main__":

@@ -1,7 +1,9 @@
 """The numbers of the README, measured on the device at hand.
 
     python tests/benchmarks/tables.py OUT.json [SECTION...]     measure (all sections by default)
-    python tests/benchmarks/tables.py OUT.json --readme         rewrite the README's tables from it
+    python tests/benchmarks/tables.py OUT.json --readme         rewrite the README's tables from it, from
+                                                                OUT_schedules.json beside it, and from
+                                                                tests/data/predictions
 
 Sections: examples, waterfall, library, probe, repeat, raster, residency.  The library is
 cuBLAS as PyTorch calls it, timed in turn with the own kernel in one process; without
@@ -262,9 +264,14 @@ def main() -> None:
     """Measure, or rewrite the README."""
     path, *rest = sys.argv[1:]
     if rest == ["--readme"]:
+        import predictions
         from readme_tables import rewrite
 
-        rewrite(README, json.loads(Path(path).read_text()))
+        found = json.loads(Path(path).read_text())
+        beside = Path(path).with_name(f"{Path(path).stem}_schedules.json")
+        if beside.exists():
+            found["schedules"] = json.loads(beside.read_text())
+        rewrite(README, found | {"predictions": predictions.compared(predictions.STORED)})
         return
     device = query(0)
     found: dict[str, Any] = {

@@ -1,42 +1,71 @@
-"""Small launches of every schedule, plain and probed, for compute-sanitizer to watch; exit status 0 when all are right."""
+"""Small launches of every schedule, plain and probed, for compute-sanitizer to watch; exit status 0 when all are right.
+
+python tests/gpu/small_launches.py [KERNEL ...]    by default all kernels that run here
+"""
 
 import itertools
+import sys
 
+from wavescope import kernels
 from wavescope.cuda_device import query
-from wavescope.kernels import facts
-from wavescope.launch import open_stream
+from wavescope.device import Device
+from wavescope.kernels import Kernel, facts
+from wavescope.launch import open_stream, wait
 from wavescope.measure import verify_integers
-from wavescope.prepare import prepare, run
+from wavescope.prepare import Prepared, prepare, require_met, run
 from wavescope.problem import Problem, Tile
 from wavescope.schedule import SCHEDULES, SPLIT_SCHEDULES, Raster
 from wavescope.variant import Variant
 from wavescope.work import Work
 
 SHAPES = ((1, 1, 1), (65, 67, 33), (129, 250, 71), (200, 130, 128))
+WHOLE = tuple(name for name in SCHEDULES if name not in SPLIT_SCHEDULES)
+K_ITERS = 3  # of the shapes whose tiles are cut
+
+
+def whole_tiles(kernel: Kernel, tile: Tile, device: Device) -> None:
+    """Schedules that keep tiles whole, on tiles of equal and of unequal k."""
+    types = itertools.cycle(itertools.product(kernel.dtypes, ("tn", "nn")))
+    works = (None, Work("ragged", 3))
+    for (m, n, k), schedule, work in itertools.product(SHAPES, WHOLE, works):
+        dtype, layout = next(types)
+        problem = Problem(m, n, k, dtype, layout)  # type: ignore[arg-type]
+        variant = Variant(schedule, raster=Raster("grouped3"))
+        need = facts(problem, tile, device, kernel_name=kernel.name)
+        check(prepare(problem, tile, variant, device, 0, need, work=work), f"{problem} {variant} {work or ''}")
+
+
+def cut_tiles(kernel: Kernel, tile: Tile, device: Device) -> None:
+    """Schedules that cut tiles, on a few tiles, and on some left over beside whole ones, on one CTA an SM."""
+    left_over = 12 * tile.m, (device.sms // 12 + 1) * tile.n
+    shapes = ((tile.m + 1, tile.n + 3, K_ITERS * tile.k), (*left_over, K_ITERS * tile.k - 1))
+    texts = ("splitk:2", f"streamk:{device.sms}", "hybrid", "tailsplit:2")
+    for (m, n, k), text, reduction in itertools.product(shapes, texts, ("", "@atomic")):
+        problem = Problem(m, n, k, kernel.dtypes[0])
+        alone = facts(problem, tile, device, most_ctas=1, kernel_name=kernel.name)
+        prepared = prepare(problem, tile, Variant.parse(text + reduction), device, 0, alone)
+        assert prepared.schedule.num_slots > 0, (problem, text)
+        check(prepared, f"{problem} {text}{reduction}")
+
+
+def check(prepared: Prepared, what: str) -> None:
+    """Both kernels give the right result, and so a second launch on the same flags."""
+    stream = open_stream(0, what)
+    verify_integers(prepared, 7, stream)
+    run(prepared, prepared.functions.plain, 0, stream)
+    wait(stream, prepared.deadline_s)
+    require_met(prepared, stream)
+    print(f"{prepared.facts.kernel} {what}: right", flush=True)
 
 
 def main() -> None:
     device = query(0)
-    dtypes = itertools.cycle((("bf16", "tn"), ("fp32", "nn"), ("fp16", "nn"), ("fp32", "tn"), ("bf16", "nn")))
-    whole = [(name, Work("ragged", 3)) for name in SCHEDULES if name not in SPLIT_SCHEDULES]
-    kinds = [*((name, None) for name in SCHEDULES if name not in SPLIT_SCHEDULES), *whole]
-    for (m, n, k), (schedule, work) in itertools.product(SHAPES, kinds):
-        dtype, layout = next(dtypes)
-        problem = Problem(m, n, k, dtype, layout)  # type: ignore[arg-type]
-        tile = Tile(128, 128, 8) if problem.dtype == "fp32" else Tile(64, 64, 64)
-        variant = Variant(schedule, raster=Raster("grouped3"))
-        prepared = prepare(problem, tile, variant, device, 0, facts(problem, tile, device), work=work)
-        verify_integers(prepared, 7, open_stream(0, str(problem)))
-    # k of several k_iters, and tiles left over beside whole ones on one CTA an SM
-    cut = (Problem(65, 67, 200), Problem(129, 250, 300, "fp32", "nn"), Problem(64 * 12, 64 * device.sms // 11, 128))
-    texts = ("splitk:2", f"streamk:{device.sms}", "hybrid", "tailsplit:2")
-    for problem, text, reduction in itertools.product(cut, texts, ("", "@atomic")):
-        tile = Tile(128, 128, 8) if problem.dtype == "fp32" else Tile(64, 64, 64)
-        alone = facts(problem, tile, device, most_ctas=1)
-        prepared = prepare(problem, tile, Variant.parse(text + reduction), device, 0, alone)
-        assert prepared.schedule.num_slots > 0, (problem, text)
-        verify_integers(prepared, 7, open_stream(0, str(problem)))
-        run(prepared, prepared.functions.plain, 0, open_stream(0, str(problem)))  # a second launch on the same flags
+    names = sys.argv[1:] or [kernel.name for kernel in kernels.KERNELS if kernel.runs_on(device)]
+    for kernel in kernels.KERNELS:
+        if kernel.name in names:
+            tile = min((code.tile for code in kernel.codes), key=lambda tile: tile.m * tile.n)
+            whole_tiles(kernel, tile, device)
+            cut_tiles(kernel, tile, device)
     print("all launches are right")
 
 

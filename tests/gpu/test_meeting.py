@@ -8,6 +8,7 @@ import pytest
 
 from wavescope import kernels
 from wavescope.device import Device
+from wavescope.kernels import GEMM_MMA, GEMM_SM90, GEMM_SM90_PINGPONG, Kernel
 from wavescope.launch import allocate, download, fill_bytes, launch, load, open_stream, wait
 from wavescope.measure import verify_integers, verify_one
 from wavescope.nvrtc import architecture, compile_kernel
@@ -17,24 +18,36 @@ from wavescope.problem import Problem, Tile
 from wavescope.trace import RECORD_DTYPE, Kind
 from wavescope.variant import Variant
 
-TILE = Tile(128, 256, 64)
+LARGE, SMALL = Tile(128, 256, 64), Tile(128, 128, 64)
 # Tiles left over beside whole ones; a tail without whole tiles; fewer tiles than SMs.
-SHAPES = (Problem(2304, 2304, 1024), Problem(1408, 1408, 4096), Problem(512, 512, 4096))
+SHAPES = {
+    LARGE: (Problem(2304, 2304, 1024), Problem(1408, 1408, 4096), Problem(512, 512, 4096)),
+    SMALL: (Problem(2304, 2304, 1024), Problem(1024, 1024, 4096), Problem(512, 512, 4096)),
+}
+KERNELS = {GEMM_MMA: LARGE, GEMM_SM90: LARGE, GEMM_SM90_PINGPONG: SMALL}
+each_kernel = pytest.mark.parametrize("kernel", KERNELS, ids=lambda kernel: kernel.name)
 SPLITS = ("splitk:3", "streamk:132", "hybrid", "hybrid:1", "tailsplit", "tailsplit:2")
 REPEATS, LAUNCHES = 20, 1000
 
 
-def ready(device: Device, problem: Problem, text: str) -> Prepared:
+def ready(device: Device, kernel: Kernel, shape: int, text: str) -> Prepared:
+    """One of the kernel's SHAPES."""
+    if not kernel.runs_on(device):
+        pytest.skip(f"{device.name} lacks the instructions of {kernel.name}")
+    tile = KERNELS[kernel]
+    problem = SHAPES[tile][shape]
     tile_ctas = f"streamk:{device.sms}" if text.startswith("streamk") else text
-    prepared = prepare(problem, TILE, Variant.parse(tile_ctas), device, 0, kernels.facts(problem, TILE, device))
+    facts = kernels.facts(problem, tile, device, kernel_name=kernel.name)
+    prepared = prepare(problem, tile, Variant.parse(tile_ctas), device, 0, facts)
     assert prepared.schedule.num_slots > 0, text  # something is split, else the test shows nothing
     return prepared
 
 
 @pytest.mark.parametrize("text", SPLITS)
-@pytest.mark.parametrize("problem", SHAPES, ids=str)
-def test_ordered_sums_have_the_same_bits(device: Device, problem: Problem, text: str) -> None:
-    prepared, stream = ready(device, problem, text), open_stream(0, text)
+@pytest.mark.parametrize("shape", range(3))
+@each_kernel
+def test_ordered_sums_have_the_same_bits(device: Device, kernel: Kernel, shape: int, text: str) -> None:
+    prepared, stream = ready(device, kernel, shape, text), open_stream(0, text)
     fill_set(prepared.functions.operands, prepared.sets[0], "normal", 11, stream)
     verify_one(prepared, prepared.functions.plain, "normal", stream)
     once = dataclasses.replace(prepared, sets=prepared.sets[:1])
@@ -65,9 +78,10 @@ extern "C" __global__ void occupant(unsigned long long duration_ns, unsigned lon
 
 @pytest.mark.parametrize("held", [0, 1, 24])
 @pytest.mark.parametrize("text", ["streamk:132", "hybrid", "tailsplit", "tailsplit:2", "splitk:3"])
-def test_a_thousand_launches_end(device: Device, text: str, held: int, tmp_path: Path) -> None:
-    problem = SHAPES[1] if text == "tailsplit:2" else SHAPES[0]
-    prepared, stream = ready(device, problem, text), open_stream(0, f"{text} beside {held} busy SMs")
+@each_kernel
+def test_a_thousand_launches_end(device: Device, kernel: Kernel, text: str, held: int, tmp_path: Path) -> None:
+    prepared = ready(device, kernel, 1 if text == "tailsplit:2" else 0, text)
+    stream = open_stream(0, f"{text} beside {held} busy SMs")
     verify_integers(prepared, 3, stream)
     (tmp_path / "occupant.cu").write_text(OCCUPANT)
     cubin = compile_kernel(tmp_path / "occupant.cu", {}, architecture(device.compute_capability))

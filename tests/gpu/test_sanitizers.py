@@ -8,18 +8,23 @@ from pathlib import Path
 
 import pytest
 
+from wavescope import kernels
 from wavescope.device import Device
+from wavescope.kernels import Kernel
 
 SANITIZER = shutil.which("compute-sanitizer") or shutil.which("compute-sanitizer", path="/usr/local/cuda/bin")
 
 
 @pytest.mark.parametrize("tool", ["memcheck", "racecheck", "initcheck", "synccheck"])
-def test_nothing_is_found(device: Device, tool: str) -> None:
+@pytest.mark.parametrize("kernel", kernels.KERNELS, ids=lambda kernel: kernel.name)
+def test_nothing_is_found(device: Device, kernel: Kernel, tool: str) -> None:
+    if not kernel.runs_on(device):
+        pytest.skip(f"{device.name} lacks the instructions of {kernel.name}")
     if SANITIZER is None:
         pytest.skip("compute-sanitizer is not installed")
     root = Path(__file__).parents[2]
     result = subprocess.run(
-        [SANITIZER, "--tool", tool, "--error-exitcode", "9", sys.executable, "tests/gpu/small_launches.py"],
+        [SANITIZER, "--tool", tool, "--error-exitcode", "9", sys.executable, "tests/gpu/small_launches.py", kernel.name],
         capture_output=True, text=True, check=False, cwd=root, env=os.environ | {"PYTHONPATH": str(root)},
     )  # fmt: skip
     assert result.returncode == 0, result.stdout[-3000:] + result.stderr[-1000:]

@@ -33,6 +33,13 @@ def calibrate(
             "--from", metavar="TRACE", readable=False, help="Fit recorded traces (profile -o) instead; needs no GPU."
         ),
     ] = None,
+    kernel: Annotated[
+        str,
+        typer.Option(
+            metavar="NAME",
+            help="gemm_sm90, gemm_mma or gemm_simt; auto: for each type the first of them that runs here.",
+        ),
+    ] = "auto",
     tile: Annotated[
         list[str] | None, typer.Option(metavar="MxNxK", help="Only this tile; may be repeated.  [default: all]")
     ] = None,
@@ -59,7 +66,7 @@ def calibrate(
     profile, compare and report --what-if look them up.
     """
     from wavescope.calibration_file import make_folder, merge, read, user_path
-    from wavescope.cli.options import one_of
+    from wavescope.cli.options import kernel_name, one_of
     from wavescope.cli.outputs import check_writable
     from wavescope.errors import UsageError
     from wavescope.least_squares import require_scipy
@@ -68,6 +75,7 @@ def calibrate(
     budget_s = positive_number("--seconds", seconds, most=MAX_SECONDS, example=DEFAULT_SECONDS)
     tiles = [Tile.parse(text) for text in tile or ()]
     dtypes = [one_of("--dtype", text, DTYPES) for text in dtype or ()]
+    name = kernel_name(kernel)
     recordings = [*(source or ()), *(traces or ())]
     if traces and not source:
         raise UsageError(f"{traces[0]}: traces are read with --from; without it, calibrate measures on a GPU")
@@ -80,7 +88,11 @@ def calibrate(
     check_writable(path)
     if path.exists():
         read(path)  # what is there must be a calibration, since its other rows stay
-    found = _chosen(_read(recordings), tiles, dtypes) if recordings else _measured(device, tiles, dtypes, budget_s)
+    found = (
+        _chosen(_read(recordings), tiles, dtypes, name)
+        if recordings
+        else _measured(device, tiles, dtypes, name, budget_s)
+    )
     checked = _fitted(found)
     _print(checked)
     total = merge(path, [one.row for one in checked])
@@ -104,8 +116,8 @@ def _read(paths: Sequence[Path]) -> list[Trace]:
     return found
 
 
-def _chosen(found: Sequence[Trace], tiles: Sequence[Tile], dtypes: Sequence[Dtype]) -> list[Trace]:
-    """The launches of the tiles and types asked for; all where none was.
+def _chosen(found: Sequence[Trace], tiles: Sequence[Tile], dtypes: Sequence[Dtype], kernel: str | None) -> list[Trace]:
+    """The launches of the kernel, tiles and types asked for; all where none was.
 
     Raises: UsageError where there are none.
     """
@@ -114,15 +126,20 @@ def _chosen(found: Sequence[Trace], tiles: Sequence[Tile], dtypes: Sequence[Dtyp
 
     def wanted(launch: Launch) -> bool:
         right_type = not dtypes or (launch.problem is not None and launch.problem.dtype in dtypes)
-        return right_type and (not tiles or launch.tile in tiles)
+        right_kernel = kernel is None or launch.kernel == kernel
+        return right_type and right_kernel and (not tiles or launch.tile in tiles)
 
     chosen = [trace for trace in each_launch(found) if wanted(trace.launches[0])]
     if not chosen:
-        raise UsageError("no launch of the tiles and types asked for is in the traces; leave out --tile or --dtype")
+        raise UsageError(
+            "no launch of the kernel, tiles and types asked for is in the traces; leave out --kernel, --tile or --dtype"
+        )
     return chosen
 
 
-def _measured(device: str, tiles: Sequence[Tile], dtypes: Sequence[Dtype], seconds: float) -> list[Trace]:
+def _measured(
+    device: str, tiles: Sequence[Tile], dtypes: Sequence[Dtype], kernel: str | None, seconds: float
+) -> list[Trace]:
     """Traces of the planned launches on a GPU."""
     from wavescope.calibration_launches import ALL_PLACES, Planned, plans, record
     from wavescope.cuda_device import query
@@ -133,13 +150,15 @@ def _measured(device: str, tiles: Sequence[Tile], dtypes: Sequence[Dtype], secon
     if index is None:
         raise UsageError(f'--device: "{device}" is no CUDA device; calibrate measures on cuda:N, such as cuda:0')
     try:
-        facts = query(index)
+        chosen = query(index)
     except DeviceError as error:
         why = str(error).partition(";")[0]
         raise DeviceError(
             f"calibrate measures on a GPU: {why}; give recorded traces with --from, or use the shipped calibration"
         ) from error
+    from wavescope.kernels import facts
     from wavescope.measure import measure
+    from wavescope.prepare import compile_ahead
 
     def one(launch: Planned) -> Trace:
         return measure(
@@ -154,7 +173,14 @@ def _measured(device: str, tiles: Sequence[Tile], dtypes: Sequence[Dtype], secon
             kernel=launch.kernel,
         )
 
-    found, left_out = record(plans(facts, tiles, dtypes), one, seconds, note)
+    planned = plans(chosen, tiles, dtypes, kernel)
+    needs = [
+        (launch.problem, facts(launch.problem, launch.tile, chosen, kernel_name=launch.kernel), launch.variant)
+        for plan in planned
+        for launch in plan
+    ]
+    compile_ahead(needs, chosen, note)
+    found, left_out = record(planned, one, seconds, note)
     if left_out:
         note(f"no time for {left_out} launches; what they alone show is not calibrated (--seconds gives more time)")
     return found

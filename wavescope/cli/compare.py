@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, NamedTuple, cast
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -17,6 +17,7 @@ from wavescope.cli.options import (
     Layout,
     RegimeName,
     WorkWords,
+    is_auto,
     kernel_name,
     one_of,
 )
@@ -33,14 +34,9 @@ from wavescope.cli.profile import (
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from wavescope.cli.contenders import Lineup
-    from wavescope.cli.target import Target
     from wavescope.comparison import Comparison
-    from wavescope.problem import Problem, Tile
     from wavescope.standings import Standing
-    from wavescope.timing import Regime
     from wavescope.verdicts import Verdict
-    from wavescope.work import Work
 
 MAX_RATIO = 1000.0
 
@@ -51,8 +47,8 @@ def compare(
         typer.Argument(
             metavar="A vs B",
             help="fixed, persistent, dynamic, splitk[:splits], streamk[:CTAs], hybrid[:1], tailsplit[:parts], each "
-            "with @raster, @lpt (longest tiles of --work first) or @atomic if wanted; cublas; or all.  The first is "
-            "what the others are measured against.",
+            "with @raster, @lpt (longest tiles of --work first) or @atomic if wanted; auto (that of the least "
+            "predicted time); cublas; or all.  The first is what the others are measured against.",
             show_default=False,
         ),
     ] = None,
@@ -72,7 +68,11 @@ def compare(
     layout: Layout = "tn",
     tile: Annotated[
         str | None,
-        typer.Option(metavar="MxNxK", help="Tile of all contenders.  [default: the largest that gives every SM one]"),
+        typer.Option(
+            metavar="MxNxK",
+            help="Tile of all contenders, or auto: that of the least predicted time.  "
+            "[default: the largest that gives every SM one]",
+        ),
     ] = None,
     kernel: KernelWord = "auto",
     device: DeviceName = None,
@@ -112,6 +112,7 @@ def compare(
     from wavescope.cli.console import note
     from wavescope.cli.contenders import contenders as read
     from wavescope.cli.contenders import one_value
+    from wavescope.cli.contest import Timed, run
     from wavescope.cli.outputs import claim
     from wavescope.problem import DTYPES, LAYOUTS, MAX_DIMENSION, Problem, Tile
     from wavescope.work import Work
@@ -146,14 +147,16 @@ def compare(
         kernel_name(kernel),
     )
     for variant in () if ladder else lineup.variants:
-        variant.check_work(how.work)
+        if variant is not None:
+            variant.check_work(how.work)
     bar = (
         None
         if fail_under_ratio is None
         else positive_number("--fail-under-ratio", fail_under_ratio, most=MAX_RATIO, example=1.05)
     )
     problem = Problem(rows, columns, depth, one_of("--dtype", dtype, DTYPES), one_of("--layout", layout, LAYOUTS))
-    asked = None if tile is None else Tile.parse(tile)
+    any_tile = tile is not None and is_auto(tile)
+    asked = None if tile is None or any_tile else Tile.parse(tile)
     claim([("-o", output), ("--csv", csv)])
 
     from wavescope.cli.target import choose
@@ -161,64 +164,10 @@ def compare(
     target = choose(device)
     if target.cuda_index is None and json:
         note(f"simulated because {target.reason}")
-    found = steps.run(problem, climbed, target, how) if ladder else _run(problem, asked, lineup, target, how)
+    found = steps.run(problem, climbed, target, how) if ladder else run(problem, asked, any_tile, lineup, target, how)
     if output:
         _save(found, output)
     return steps.deliver(found, json, csv) if ladder else _deliver(found, json, csv, bar)
-
-
-class Timed(NamedTuple):
-    """How contenders are run: regimes, rounds and seconds of a GPU's timing.
-
-    `most_ctas` None: as many as fit; `work` None: every tile sums over all of k; `kernel`:
-    its name, None for the best that can.
-    """
-
-    regimes: tuple[str, ...]
-    repeat: int
-    seconds: float
-    most_ctas: int | None
-    seed: int
-    work: Work | None
-    kernel: str | None
-
-
-def _run(problem: Problem, tile: Tile | None, lineup: Lineup, target: Target, how: Timed) -> Comparison:
-    """The comparison on the target, measured or simulated, in the order of the command's words."""
-    from wavescope.cli.console import note
-    from wavescope.comparison import arranged, entries
-    from wavescope.kernels import default_tile
-
-    in_tile = tile or default_tile(problem, target.device, how.kernel)
-    what = (problem, entries(lineup.variants, in_tile, how.kernel))
-    if target.cuda_index is None:
-        from wavescope.virtual_comparison import virtual_comparison
-
-        simulated = virtual_comparison(
-            *what,
-            target.device,
-            reason=target.reason,
-            seed=how.seed,
-            library=lineup.library,
-            most_ctas=how.most_ctas,
-            work=how.work,
-        )
-        return arranged(simulated, lineup.names)
-    from wavescope.duel import duel
-
-    measured = duel(
-        *what,
-        target.cuda_index,
-        library=lineup.library,
-        regimes=cast("Sequence[Regime]", how.regimes),
-        repeat=how.repeat,
-        seconds=how.seconds,
-        most_ctas=how.most_ctas,
-        seed=how.seed,
-        progress=note,
-        work=how.work,
-    )
-    return arranged(measured, lineup.names)
 
 
 def _save(found: Comparison, output: Path) -> None:

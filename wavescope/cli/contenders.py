@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from difflib import get_close_matches
 
+from wavescope.cli.options import AUTO, is_auto
 from wavescope.comparison import LIBRARY
 from wavescope.errors import UsageError
 from wavescope.schedule import SCHEDULES, SPLIT_SCHEDULES
@@ -22,11 +23,19 @@ _PROBLEM = re.compile(r"\d+(x\d+)+", re.ASCII | re.IGNORECASE)
 
 @dataclass(frozen=True)
 class Lineup:
-    """Who takes part, in the order of the words: `names` of all, `variants` without the `library`."""
+    """Who takes part, in the order of the words: `names` of all, `variants` without the `library`.
+
+    None among the variants stands for the one that is still to be chosen (AUTO).
+    """
 
     names: tuple[str, ...]
-    variants: tuple[Variant, ...]
+    variants: tuple[Variant | None, ...]
     library: bool
+
+    @property
+    def own_names(self) -> tuple[str, ...]:
+        """Those of the variants."""
+        return tuple(name for name in self.names if name != LIBRARY)
 
 
 def contenders(words: Sequence[str], irregular: bool = False) -> Lineup:
@@ -42,7 +51,7 @@ def contenders(words: Sequence[str], irregular: bool = False) -> Lineup:
     for word in asked:
         if word.strip().lower() != ALL:
             variant = _contender(word)
-            name = LIBRARY if variant is None else str(variant)
+            name = str(variant) if variant else AUTO if is_auto(word) else LIBRARY
             if name in found:
                 raise UsageError(f"{name} is named twice; a comparison needs different contenders")
             found[name] = variant
@@ -52,7 +61,8 @@ def contenders(words: Sequence[str], irregular: bool = False) -> Lineup:
     if len(found) < 2:
         (name,) = found
         raise UsageError(f"{name} alone is no comparison; name a second contender, as in '{EXAMPLE}'")
-    return Lineup(tuple(found), tuple(variant for variant in found.values() if variant), LIBRARY in found)
+    own = tuple(variant for name, variant in found.items() if name != LIBRARY)
+    return Lineup(tuple(found), own, LIBRARY in found)
 
 
 def _in_order(
@@ -70,7 +80,9 @@ def _in_order(
 
 
 def _contender(word: str) -> Variant | None:
-    """The variant that a word names, None for the library."""
+    """The variant that a word names, None for the library and for auto."""
+    if is_auto(word):
+        return None
     text = word.strip()
     name = re.split("[:@]", text)[0]
     if name.lower() == LIBRARY:
@@ -83,7 +95,7 @@ def _contender(word: str) -> Variant | None:
             "so compare once for each problem"
         )
     if name not in SCHEDULES:
-        known = (*SCHEDULES, LIBRARY, ALL)
+        known = (*SCHEDULES, AUTO, LIBRARY, ALL)
         close = get_close_matches(name.lower(), known, 1)
         hint = f"; did you mean {close[0]}?" if close else ""
         raise UsageError(f'"{word}" is no schedule to compare; use {", ".join(known[:-1])} or {known[-1]}{hint}')

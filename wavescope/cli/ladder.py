@@ -12,7 +12,7 @@ from wavescope.errors import DeviceError, UsageError
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from wavescope.cli.compare import Timed
+    from wavescope.cli.contest import Timed
     from wavescope.cli.target import Target
     from wavescope.comparison import Comparison
     from wavescope.problem import Problem

@@ -11,6 +11,8 @@ from wavescope.errors import UsageError
 
 Name = TypeVar("Name", bound=str)
 
+AUTO = "auto"  # in place of a tile or schedule: the one with the least predicted time
+
 Json = Annotated[bool, typer.Option("--json", help="Print the report as JSON (and nothing else) on stdout.")]
 Csv = Annotated[
     Path | None,
@@ -47,8 +49,9 @@ KernelWord = Annotated[
     typer.Option(
         "--kernel",
         metavar="NAME",
-        help="gemm_sm90 (Hopper's tensor cores), gemm_mma (sm_80 and later) or gemm_simt (fp32), short sm90, mma, "
-        "simt; auto: the first of them that runs here, and has the type and the tile.  Others are taken where named.",
+        help="gemm_sm90 (Hopper's tensor cores), gemm_sm90_pingpong (the same, two tiles at once), gemm_mma (sm_80 and "
+        "later) or gemm_simt (fp32), short sm90, mma, simt; auto: the first that runs here, and has type and tile.  "
+        "More are taken where named (compare --ladder).",
     ),
 ]
 Layout = Annotated[
@@ -75,12 +78,23 @@ def kernel_name(word: str) -> str | None:
 
     Raises: UsageError naming the kernels there are.
     """
-    from wavescope.kernels import KERNELS
+    from wavescope.kernels import ALL_KERNELS
 
-    names = tuple(kernel.name for kernel in KERNELS)
+    names = tuple(kernel.name for kernel in ALL_KERNELS)
     short = {name.removeprefix("gemm_"): name for name in names}
-    name = one_of("--kernel", short.get(word, word), ("auto", *names))
-    return None if name == "auto" else name
+    name = one_of("--kernel", short.get(word, word), (AUTO, *names))
+    return None if name == AUTO else name
+
+
+def is_auto(word: str) -> bool:
+    """Whether a tile or schedule is to be chosen.
+
+    Raises: UsageError where auto comes with options.
+    """
+    name = word.strip()
+    if name.startswith((f"{AUTO}:", f"{AUTO}@")):
+        raise UsageError(f'"{word}": {AUTO} takes no options; it chooses the schedule and its number')
+    return name == AUTO
 
 
 def one_of(option: str, value: str, known: tuple[Name, ...]) -> Name:

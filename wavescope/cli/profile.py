@@ -19,6 +19,7 @@ from wavescope.cli.options import (
     Layout,
     RegimeName,
     WorkWords,
+    is_auto,
     kernel_name,
     one_of,
 )
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
 
     from wavescope.cli.target import Target
     from wavescope.problem import Problem, Tile
+    from wavescope.raster import Raster
     from wavescope.timing import Regime
     from wavescope.trace import Trace
     from wavescope.variant import Variant
@@ -52,7 +54,7 @@ def profile(
         str,
         typer.Option(
             metavar="NAME",
-            help="fixed, persistent, dynamic, splitk[:splits], streamk[:CTAs], hybrid, tailsplit[:parts]; "
+            help="fixed, persistent, dynamic, splitk[:splits], streamk[:CTAs], hybrid, tailsplit[:parts], or auto; "
             "@atomic after those that split adds partial sums in any order, @lpt after the others begins with the "
             "longest tiles of irregular work.",
         ),
@@ -60,7 +62,11 @@ def profile(
     work: WorkWords = None,
     tile: Annotated[
         str | None,
-        typer.Option(metavar="MxNxK", help="Tile, such as 128x256x64.  [default: the largest that gives every SM one]"),
+        typer.Option(
+            metavar="MxNxK",
+            help="Tile, such as 128x256x64, or auto: that of the least predicted time.  "
+            "[default: the largest that gives every SM one]",
+        ),
     ] = None,
     kernel: KernelWord = "auto",
     raster: Annotated[
@@ -103,7 +109,8 @@ def profile(
     )
     number = whole_number("--seed", seed, least=0, most=MAX_SEED, example=0)
     problem = Problem(rows, columns, depth, one_of("--dtype", dtype, DTYPES), one_of("--layout", layout, LAYOUTS))
-    asked, named = None if tile is None else Tile.parse(tile), kernel_name(kernel)
+    any_tile = tile is not None and is_auto(tile)
+    asked, named = None if tile is None or any_tile else Tile.parse(tile), kernel_name(kernel)
     wanted = outputs(json=json, csv=csv, fail_under=fail_under, trace=output)
 
     from wavescope.cli.target import choose
@@ -111,14 +118,16 @@ def profile(
     from wavescope.variant import Variant
     from wavescope.work import Work
 
-    variant = Variant.parse(schedule, Raster(raster))
+    order = Raster(raster)
+    variant = None if is_auto(schedule) else Variant.parse(schedule, order)
     irregular = None if work is None else Work.parse(work, number)
-    variant.check_work(irregular)
+    if variant is not None:
+        variant.check_work(irregular)
     how = one_of("--regime", regime, REGIMES)
     target = choose(device)
     if target.cuda_index is None and json:
         note(f"simulated because {target.reason}")
-    job = Job(problem, asked, variant, most_ctas, number, irregular, named)
+    job = Job(problem, asked, variant, most_ctas, number, irregular, named, order, any_tile)
     trace = record(job, target, REGIMES[:2] if how == "both" else (how,), rounds, block_s)
     if wanted.trace:
         from wavescope.trace_file import save
@@ -131,24 +140,59 @@ def profile(
 class Job(NamedTuple):
     """What is to be run; `tile` None: the kernel's default, `most_ctas` None: as many as fit, `work` None: all of k.
 
-    `kernel`: its name, None for the best that can.
+    `kernel`: its name, None for the best that can.  `variant` None: the schedule with the
+    least predicted time, in order `raster`; with `any_tile` the tile is that with the least.
     """
 
     problem: Problem
     tile: Tile | None
-    variant: Variant
+    variant: Variant | None
     most_ctas: int | None
     seed: int
     work: Work | None
     kernel: str | None
+    raster: Raster
+    any_tile: bool = False
 
 
 def record(job: Job, target: Target, regimes: Sequence[str], repeat: int, seconds: float) -> Trace:
     """The trace of the job on the target, measured (a launch a regime) or simulated."""
-    from wavescope.cli.console import note
     from wavescope.kernels import default_tile
 
-    what = (job.problem, job.tile or default_tile(job.problem, target.device, job.kernel), job.variant)
+    tile = job.tile or default_tile(job.problem, target.device, job.kernel)
+    if job.variant is not None and not job.any_tile:
+        return _record(job, tile, job.variant, target, regimes, repeat, seconds)
+    from dataclasses import replace
+
+    from wavescope.auto import rank
+    from wavescope.cli.console import note
+
+    ranking = rank(
+        job.problem,
+        target.device,
+        kernel=job.kernel,
+        tiles=() if job.any_tile else (tile,),
+        variants=() if job.variant is None else (job.variant,),
+        raster=job.raster,
+        most_ctas=job.most_ctas,
+        seed=job.seed,
+        work=job.work,
+    )
+    best = ranking.best
+    if target.cuda_index is not None:
+        note(str(ranking))
+    trace = _record(job._replace(kernel=best.kernel), best.tile, best.variant, target, regimes, repeat, seconds)
+    launches = tuple(replace(launch, notes=(*launch.notes, str(ranking))) for launch in trace.launches)
+    return replace(trace, launches=launches)
+
+
+def _record(
+    job: Job, tile: Tile, variant: Variant, target: Target, regimes: Sequence[str], repeat: int, seconds: float
+) -> Trace:
+    """As `record`, of a tile and schedule that are known."""
+    from wavescope.cli.console import note
+
+    what = (job.problem, tile, variant)
     if target.cuda_index is None:
         from wavescope.virtual import run
 
@@ -166,7 +210,7 @@ def record(job: Job, target: Target, regimes: Sequence[str], repeat: int, second
     from wavescope.measure import measure
     from wavescope.schedule import SPLIT_SCHEDULES
 
-    splits = job.variant.schedule in SPLIT_SCHEDULES
+    splits = variant.schedule in SPLIT_SCHEDULES
     return measure(
         *what,
         target.cuda_index,

@@ -19,6 +19,8 @@ _CONSTANTS = (
     ("  others idle", "idle_gain"),
     ("a unit", "fixed_cycles"),
     ("  first", "cold_cycles"),
+    ("  CTA's first", "fill_cycles"),
+    ("  with a share", "beside_cycles"),
     ("store a tile", "epilogue_cycles"),
     ("leave a sum", "partial_cycles"),
     ("add a sum", "add_cycles"),
@@ -45,6 +47,8 @@ LEGEND = (
     "Cycles, but where another unit is named. e: estimated from the tile's size. -: these launches do not tell it, "
     "so it counts as 0 or as part of a k_iter. Staggered: how much longer k_iters of Stream-K's shares take. "
     "At an edge: the same of tiles that reach over m or n. "
+    "CTA's first: more for it where other units' operands are copied ahead. "
+    "With a share: more for a tile while other warps add one. "
     "A leave-one-out error is the predicted time of a launch over the measured one, less 1, with the costs that "
     "the other launches give."
 )

@@ -177,6 +177,7 @@ KEYS: dict[str, str] = {
     "inside.parts[].median": "a unit's median; of fill over the first unit of each CTA, of drain over the last",
     "inside.parts[].p95": "a unit's 95 % quantile, of the same",
     "inside.parts[].error": "absolute error of the total",
+    "inside.parts[].refused": "true: too uncertain to conclude from",
     "inside.per_sm[].sm": "SM id",
     "inside.per_sm[].cycles[]": "cycles by part, in the order of inside.parts",
     "clock": "SM clock seen by the spans, null where no cycles were recorded",
@@ -280,7 +281,13 @@ def _inside(inside: InsideTile, budget: Budget) -> dict[str, Any]:
         "limit": inside.limit,
         "sentence": inside.sentence,
         "parts": [
-            {"name": name, "meaning": INSIDE_MEANINGS[name], "share": inside.share(name), **asdict(part)}
+            {
+                "name": name,
+                "meaning": INSIDE_MEANINGS[name],
+                "share": inside.share(name),
+                **asdict(part),
+                "refused": part.refused,
+            }
             for name, part in inside.parts.items()
         ],
         "per_sm": [{"sm": sm, "cycles": row} for sm, row in rows],

@@ -122,7 +122,7 @@ def _half(page: Page, value: Estimate, scale: float, decimals: int, gap: str = "
 
 
 def _side_by_side(page: Page, here: Sequence[Step], rows: Sequence[tuple[str, Sequence[str]]]) -> list[Text]:
-    """Rows with a cell a step, under the steps' names where they have room, else numbers; what does not fit goes below."""
+    """Rows with a cell a step, under the steps' names where they have room, else numbers; the rest goes below."""
     shown = [(name, cells) for name, cells in rows if any(cells)]
     named = _columns(here, shown, [f"{step.number} {step.rung.name}" for step in here])
     if width_of(named) <= page.room:

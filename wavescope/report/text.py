@@ -211,14 +211,15 @@ def _inside(page: Page, report: WaveReport) -> list[Text]:
         Column("", [INSIDE_MEANINGS[name] for name, _ in parts], drop=1, align="<"),
         Column("median", [str(round(part.median)) for _, part in parts]),
         Column("p95", [str(round(part.p95)) for _, part in parts]),
-        Column("share", [figures.percent(inside.share(name)) for name, _ in parts]),
+        Column("share", [figures.percent(inside.share(name)) + ("?" if part.refused else " ") for name, part in parts]),
     ]
     result = [heading(page, "Inside the tile, SM cycles a unit", report.launch.source)]
     result += table(page, columns) + paragraph(page, inside.sentence)
+    unsure = " ? = the error is over a tenth of the value." if any(part.refused for _, part in parts) else ""
     fill = "" if inside.fill_known else " Each CTA has one unit, so operands include the pipeline's fill."
     note = (
         f"A k_iter takes {inside.pipe_per_k_iter:g} cycles of pipe; fill and drain are a CTA's. Shares are of all "
-        f"units' cycles, that of room of the mac cycles.{fill}"
+        f"units' cycles, that of room of the mac cycles.{fill}{unsure}"
     )
     return result + paragraph(page, note, "dim")
 

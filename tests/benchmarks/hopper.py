@@ -1,0 +1,285 @@
+"""gemm_sm90 and `auto` against cuBLAS on a Hopper GPU: large problems, problems with a tail, random ones.
+
+    python tests/benchmarks/hopper.py OUT.json [large] [tail] [random] [schedules] [probe]
+    python tests/benchmarks/hopper.py --show OUT.json
+
+cuBLAS stands for cublasLt's first eight proposals with 32 MiB of workspace, for the same
+layout and output type: its own default, the first of them, and the best.  A ratio is its
+time over ours: above 1 is faster than cuBLAS.  Every kernel of a problem is timed in one
+sequence, without its probe, and verified.  Written after each problem; about four minutes.
+"""
+
+from __future__ import annotations
+
+import json
+import random
+import sys
+import time
+from collections.abc import Sequence
+from dataclasses import asdict
+from functools import partial
+from pathlib import Path
+from statistics import geometric_mean, median
+from typing import Any
+
+from wavescope.auto import rank
+from wavescope.calibration import model_of
+from wavescope.cuda_device import query
+from wavescope.device import Device
+from wavescope.errors import UsageError
+from wavescope.kernels import GEMM_SM90, GEMM_SM90_PINGPONG, facts
+from wavescope.launch import Stream, open_stream
+from wavescope.library import cublas, heuristics
+from wavescope.measure import verify_one
+from wavescope.operands import fill_set
+from wavescope.prepare import Prepared, prepare, run
+from wavescope.problem import Problem, Tile
+from wavescope.schedule import wave_efficiency
+from wavescope.timing import Library, Regime, measure_regime
+from wavescope.variant import Variant
+
+LARGE = ((8192, 8192, 8192), (4096, 4096, 4096), (4096, 4096, 1024), (1408, 3072, 8192), (2816, 3072, 8192))
+TAIL = (
+    (2304, 2304, 4096), (1408, 1408, 4096), (1920, 1920, 8192), (3072, 3072, 3072), (896, 4864, 8192),
+    (512, 512, 8192), (256, 256, 16384), (128, 128, 32768), (640, 5120, 5120), (1024, 1024, 1024),
+    (2048, 4352, 4096), (1152, 4352, 4096), (2816, 2816, 8192), (4096, 14336, 4096), (777, 11008, 4096),
+)  # fmt: skip
+SEED, SHAPES, LEAST_NS = 20261130, 40, 20e3
+TRIED = 30  # random shapes on which every combination runs
+PROPOSALS = 8
+WORDS = ("persistent", "tailsplit", "hybrid", "splitk")
+KERNELS = (GEMM_SM90, GEMM_SM90_PINGPONG)
+ROUNDS, QUICK_ROUNDS, FINALISTS = 7, 1, 5
+SUSTAINED_S = 0.12
+SCHEDULES = ((2304, 2304, 4096), (1408, 1408, 4096), (896, 4864, 8192), (2048, 4352, 4096), (3072, 3072, 3072))
+PROBED = ((4096, 4096, 4096), (2304, 2304, 4096), (4096, 4096, 1024))
+PROBE_ROUNDS = 100  # each gives two pairs of graphs
+
+
+def random_shapes(count: int) -> list[Problem]:
+    """m, n, k log-uniform in 128 to 8192, multiples of 8."""
+    draw = random.Random(SEED)
+    return [Problem(*(round(128 * 64 ** draw.random() / 8) * 8 for _ in range(3))) for _ in range(count)]
+
+
+class Race:
+    """The contenders of one problem: own kernels and cuBLAS's, on the same operands."""
+
+    def __init__(self, problem: Problem, device: Device) -> None:
+        self.problem, self.device = problem, device
+        self.own: dict[tuple[str, Tile, str], Prepared] = {}
+        self.stream: Stream = open_stream(0, str(problem))
+
+    def ready(self, kernel: str, tile: Tile, variant: Variant) -> Prepared:
+        """The contender, prepared and verified once."""
+        key = (kernel, tile, str(variant))
+        if key not in self.own:
+            sets = next(iter(self.own.values())).sets if self.own else ()
+            fact = facts(self.problem, tile, self.device, kernel_name=kernel)
+            model = model_of(self.problem, tile, self.device, None, kernel)
+            one = prepare(self.problem, tile, variant, self.device, 0, fact, model, sets)
+            if not sets:
+                for index, operands in enumerate(one.sets):
+                    fill_set(one.functions.operands, operands, "normal", index, self.stream)
+            verify_one(one, one.functions.plain, "normal", self.stream)
+            self.own[key] = one
+        return self.own[key]
+
+    def plain(self, one: Prepared) -> Library:
+        """Its launches without the probe."""
+        return Library(one.facts.kernel, partial(_launch_plain, one), one.deadline_s)
+
+    def proposals(self) -> list[Library]:
+        """cublasLt's, its default first."""
+        sets = next(iter(self.own.values())).sets
+        return [
+            cublas(self.problem, sets, 20.0, index)
+            for index in range(len(heuristics(self.problem, sets[0], PROPOSALS)))
+        ]
+
+    def times(self, first: Prepared, others: Sequence[Library], regime: Regime, rounds: int) -> list[dict[str, Any]]:
+        """Of the first, with its cycles and MHz, and of the others."""
+        found = measure_regime([first, *others], regime, rounds, SUSTAINED_S, self.stream, lambda text: None)
+        rows: list[dict[str, Any]] = [{"time_ns": asdict(one.time_ns)} for one in found]
+        timing = found[0].timing
+        assert timing is not None
+        assert timing.cycles is not None
+        rows[0] |= {"cycles": asdict(timing.cycles), "perturbation": asdict(timing.perturbation)}
+        return rows
+
+
+def _launch_plain(one: Prepared, index: int, stream: Stream) -> None:
+    run(one, one.functions.plain, index, stream)
+
+
+def against_library(
+    problem: Problem, device: Device, regimes: Sequence[Regime], every: bool
+) -> tuple[dict[str, Any], list[tuple[str, float]]]:
+    """auto's choice against cuBLAS's eight; with `every`, the quick times of all combinations, and the best of them."""
+    race = Race(problem, device)
+    ranking = rank(problem, device)
+    best = ranking.best
+    chosen = race.ready(best.kernel, best.tile, best.variant)
+    combinations: list[tuple[str, float]] = []
+    finalists: list[Prepared] = []
+    if every:
+        tried = _combinations(race)
+        quick = race.times(chosen, [race.plain(one) for one in tried], "cool", QUICK_ROUNDS)[1:]
+        order = sorted(range(len(tried)), key=lambda index: quick[index]["time_ns"]["median"])
+        combinations = [(_name(tried[index]), quick[index]["time_ns"]["median"]) for index in order]
+        finalists = [tried[index] for index in order[:FINALISTS]]
+    proposals = race.proposals()
+    row: dict[str, Any] = {
+        "problem": str(problem), "auto": str(best), "ran": chosen.schedule.in_words,
+        "predicted_ns": best.predicted_ns, "runners_up": [str(one) for one in ranking.choices[1:4]],
+        "proposals": [one.name for one in proposals],
+    }  # fmt: skip
+    for regime in regimes:
+        mine, *others = race.times(chosen, [*proposals, *map(race.plain, finalists)], regime, ROUNDS)
+        theirs = [one["time_ns"]["median"] for one in others[: len(proposals)]]
+        found = {
+            "auto": mine,
+            "default": others[0]["time_ns"],
+            "best": others[theirs.index(min(theirs))]["time_ns"],
+            "best_is": theirs.index(min(theirs)),
+        }
+        ours = mine["time_ns"]["median"]
+        found |= {"to_default": theirs[0] / ours, "to_best": min(theirs) / ours}
+        if finalists:
+            tops = [one["time_ns"]["median"] for one in others[len(proposals) :]]
+            found |= {"best_own": min(tops), "best_own_is": _name(finalists[tops.index(min(tops))])}
+            found["to_best_own"] = min(ours, *tops) / ours
+        row[regime] = found
+    return row, combinations
+
+
+def _name(one: Prepared) -> str:
+    return f"{one.facts.kernel} {one.schedule.tile} {one.schedule.in_words}"
+
+
+def _combinations(race: Race) -> list[Prepared]:
+    """Every tile of the Hopper kernels under the schedules of WORDS that do something of their own there."""
+    found: list[Prepared] = []
+    for kernel in KERNELS:
+        for code in kernel.codes:
+            for word in WORDS:
+                try:
+                    one = race.ready(kernel.name, code.tile, Variant.parse(word))
+                except UsageError:  # nothing to split
+                    continue
+                if word == "persistent" or one.schedule.num_slots > 0:
+                    found.append(one)
+    return found
+
+
+def schedules(problem: Problem, device: Device) -> list[dict[str, Any]]:
+    """s and g of the schedules that split, 128x256 tiles, in SM cycles and in time, cool."""
+    race, tile = Race(problem, device), Tile(128, 256, 64)
+    names = ("fixed", "persistent", "streamk", "hybrid", "tailsplit")
+    entrants = [race.ready(GEMM_SM90.name, tile, Variant.parse(name)) for name in names]
+    found = measure_regime(entrants, "cool", ROUNDS, 0.3, race.stream, lambda text: None)
+    ideal = 1 / wave_efficiency(tile.num_tiles(problem), device.sms)
+    rows = []
+    for name, one, measured in zip(names, entrants, found, strict=True):
+        assert measured.timing is not None
+        assert measured.timing.cycles is not None
+        rows.append(
+            {
+                "problem": str(problem), "schedule": name, "ran": one.schedule.in_words, "i": ideal,
+                "time_ns": asdict(measured.time_ns), "cycles": asdict(measured.timing.cycles),
+                "perturbation": asdict(measured.timing.perturbation),
+            }
+        )  # fmt: skip
+    for row in rows[2:]:
+        for key, value in (("cycles", "cycles"), ("time", "time_ns")):
+            speed_up = min(one[value]["median"] for one in rows[:2]) / row[value]["median"]
+            row |= {f"s_{key}": speed_up, f"g_{key}": (speed_up - 1) / (ideal - 1)}
+    return rows
+
+
+def probe(problem: Problem, device: Device) -> list[dict[str, Any]]:
+    """What the probe costs: paired ratios of probed to plain, with their 95 % interval."""
+    race, rows = Race(problem, device), []
+    for kernel, tile in ((GEMM_SM90, Tile(128, 256, 64)), (GEMM_SM90_PINGPONG, Tile(128, 128, 64))):
+        one = race.ready(kernel.name, tile, Variant("persistent"))
+        (found,) = race.times(one, [], "cool", PROBE_ROUNDS)
+        rows.append({"problem": str(problem), "kernel": kernel.name, "tile": str(tile), **found})
+    return rows
+
+
+def show(found: dict[str, Any]) -> None:
+    """The tables, and what they come to."""
+    for part in ("large", "tail", "random"):
+        rows = found.get(part, [])
+        if not rows:
+            continue
+        print(f"\n{part}: auto against cuBLAS's default and the best of its {PROPOSALS} proposals")
+        for row in rows:
+            for regime in ("cool", "sustained"):
+                if regime not in row:
+                    continue
+                one = row[regime]
+                own = f"  own best {one['to_best_own']:.3f} {one['best_own_is']}" if "to_best_own" in one else ""
+                print(
+                    f"  {row['problem']:26} {regime:9} {one['auto']['time_ns']['median'] / 1e3:8.1f} us "
+                    f"default {one['to_default']:.3f} best {one['to_best']:.3f}  {row['auto']} "
+                    f"(predicted {row['predicted_ns'] / 1e3:.1f}){own}"
+                )
+        for regime in ("cool", "sustained"):
+            long = [row for row in rows if regime in row and row[regime]["default"]["median"] >= LEAST_NS]
+            long = long if part == "random" else [row for row in rows if regime in row]
+            if not long:
+                continue
+            for key in ("to_default", "to_best", "to_best_own"):
+                values = [row[regime][key] for row in long if key in row[regime]]
+                if values:
+                    print(
+                        f"  {regime} {key}: {len(values)} problems, geometric mean {geometric_mean(values):.3f}, "
+                        f"median {median(values):.3f}, least {min(values):.3f}"
+                    )
+    for row in found.get("schedules", []):
+        gain = f"s {row['s_cycles']:.3f} g {row['g_cycles']:.2f} (time {row['g_time']:.2f})" if "g_time" in row else ""
+        print(
+            f"  {row['problem']:24} {row['schedule']:10} {row['time_ns']['median'] / 1e3:8.1f} us "
+            f"{row['cycles']['median']:9.0f} cycles i {row['i']:.3f} {gain}  {row['ran']}"
+        )
+    for row in found.get("probe", []):
+        ratio = row["perturbation"]
+        print(
+            f"  probe {row['problem']:24} {row['kernel']} {row['tile']}: {ratio['median']:.4f} "
+            f"({ratio['low']:.4f} to {ratio['high']:.4f})"
+        )
+
+
+def main() -> None:
+    """Measure what is asked for, print and write it."""
+    if sys.argv[1] == "--show":
+        show(json.loads(Path(sys.argv[2]).read_text()))
+        return
+    out, parts = Path(sys.argv[1]), sys.argv[2:] or ["large", "tail", "schedules", "probe", "random"]
+    device = query(0)
+    found: dict[str, Any] = {"device": device.name, "date": time.strftime("%Y-%m-%d")}
+
+    def keep(part: str, rows: Sequence[dict[str, Any]]) -> None:
+        found.setdefault(part, []).extend(rows)
+        out.write_text(json.dumps(found, indent=1))
+
+    both: tuple[Regime, ...] = ("cool", "sustained")
+    for part in parts:
+        begin = time.monotonic()
+        if part in ("large", "tail"):
+            for shape in LARGE if part == "large" else TAIL:
+                keep(part, [against_library(Problem(*shape), device, both, every=False)[0]])
+        elif part == "random":
+            for index, problem in enumerate(random_shapes(SHAPES)):
+                row, combinations = against_library(problem, device, ("cool",), every=index < TRIED)
+                keep(part, [row | {"combinations": combinations}])
+        else:
+            for shape in SCHEDULES if part == "schedules" else PROBED:
+                keep(part, (schedules if part == "schedules" else probe)(Problem(*shape), device))
+        print(f"{part}: {time.monotonic() - begin:.0f} s", flush=True)
+    show(found)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,276 @@
+"""Which tile and schedule a problem should run with: all of them, ranked by the calibrated virtual device.
+
+Sums of what the units cost put each schedule's tiles in an order; the first of them are
+simulated, as `wavescope compare` predicts its contenders.  All of it is an estimate.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+
+from wavescope.calibration import installed, lookup
+from wavescope.calibration_row import Calibration
+from wavescope.device import Device
+from wavescope.errors import ShapeError, UsageError
+from wavescope.grid_model import MAX_SPLITS, in_step
+from wavescope.kernels import KERNELS, facts, fitting_tiles, kernel_for
+from wavescope.occupancy import Resources, require_fit
+from wavescope.problem import Problem, Tile
+from wavescope.raster import DEFAULT_RASTER, Raster
+from wavescope.schedule import SPLIT_SCHEDULES
+from wavescope.variant import Variant
+from wavescope.virtual import run
+from wavescope.virtual_comparison import span_ns
+from wavescope.work import Work
+
+OF_EACH = 3  # tiles of a schedule that are simulated
+MOST_UNITS = 80_000  # of all that are simulated together: under a second
+_HOPELESS = 1.5  # a sum so many times the least is not simulated
+_QUICK = 4  # so many times faster units that neither share an SM nor wait for one another are simulated
+_SPLITS = 2  # numbers of splits to consider for each tile
+_NAMED = 3  # runners-up that are named
+# Of schedules that are equally fast the first is taken.
+_SIMPLEST_FIRST = ("persistent", "fixed", "dynamic", "tailsplit", "splitk", "hybrid", "streamk")
+
+
+@dataclass(frozen=True)
+class Choice:
+    """A kernel, tile and schedule, and the time predicted for it (T of its simulation, an estimate).
+
+    `summed_ns` is the sum of costs that put it among those to simulate, which takes
+    `effort`; `exact` is False where the costs are scaled from another tile, dtype, kernel
+    or device.
+    """
+
+    kernel: str
+    tile: Tile
+    variant: Variant
+    summed_ns: float
+    predicted_ns: float
+    exact: bool
+    effort: float = 0.0
+
+    def __str__(self) -> str:
+        return f"{self.kernel} {self.tile} {self.variant}"
+
+
+@dataclass(frozen=True)
+class Ranking:
+    """Those that were simulated, the fastest first; `considered` counts all."""
+
+    problem: Problem
+    choices: tuple[Choice, ...]
+    considered: int
+
+    @property
+    def best(self) -> Choice:
+        """The fastest."""
+        return self.choices[0]
+
+    def __str__(self) -> str:
+        """The choice and its runners-up in one line."""
+        first, *others = self.choices[: 1 + _NAMED]
+        then = "".join(f", then {one} {one.predicted_ns / 1e3:.4g} us" for one in others)
+        scaled = "" if all(one.exact for one in self.choices[: 1 + _NAMED]) else "; unit costs are scaled"
+        return (
+            f"auto takes {first}, {first.predicted_ns / 1e3:.4g} us{then} "
+            f"(estimated, of {self.considered} tiles and schedules{scaled})"
+        )
+
+
+def rank(
+    problem: Problem,
+    device: Device,
+    *,
+    kernel: str | None = None,
+    tiles: Sequence[Tile] = (),
+    variants: Sequence[Variant] = (),
+    raster: Raster = DEFAULT_RASTER,
+    most_ctas: int | None = None,
+    seed: int = 0,
+    work: Work | None = None,
+) -> Ranking:
+    """Every tile with every schedule by predicted time, the same for the same arguments.
+
+    `kernel`: its name; None: all that run on the device and have the dtype, where several
+    have a tile the best of them, and those whose own costs are known.  `tiles` and
+    `variants`: the only ones to choose from; by default all tiles that fit, and all
+    schedules with the numbers that the grid-size model finds best.  `work`: tiles of
+    unequal k, which only schedules that keep tiles whole can do.  Equal times go by the
+    simpler schedule, then by name.
+
+    Raises: as kernels.kernel_for and virtual.run, where nothing can run.
+    """
+    for variant in variants:
+        variant.check_work(work)
+    if work is not None and len(tiles) != 1:
+        raise UsageError(f"work {work} is another one for each tile, so no tile is the best for it; name a tile")
+    candidates: list[Choice] = []
+    for name, tile in _kernels_and_tiles(problem, device, kernel, tiles):
+        of_tile = list(_candidates(problem, device, name, tile, variants, raster, most_ctas, work))
+        if all(one.exact for one in of_tile) or not any(one.tile == tile for one in candidates):
+            candidates += of_tile
+    found: list[Choice] = []
+    refused: ShapeError | None = None
+    units = 0.0
+    for one in _promising(candidates):
+        units += one.effort
+        if found and units > MOST_UNITS:
+            break
+        try:
+            trace = run(
+                problem,
+                one.tile,
+                one.variant,
+                device,
+                reason="it predicts",
+                most_ctas=most_ctas,
+                seed=seed,
+                work=work,
+                kernel=one.kernel,
+            )
+        except ShapeError as error:  # a number that does not go with this tile
+            refused = error
+            continue
+        found.append(replace(one, predicted_ns=span_ns(trace)))
+    if not found:
+        raise refused or UsageError(f"no schedule is left to choose from for {problem}; name one with --schedule")
+    found.sort(key=lambda one: (one.predicted_ns, *_order(one)))
+    return Ranking(problem, tuple(found), len(candidates))
+
+
+def _promising(candidates: Sequence[Choice]) -> list[Choice]:
+    """Those worth a simulation: of each schedule the tile with the least sum, then of each the next one."""
+    least = min((one.summed_ns for one in candidates), default=0.0)
+    nth: dict[str, int] = defaultdict(int)
+    chosen = []
+    for one in sorted(candidates, key=lambda one: (one.summed_ns, *_order(one))):
+        schedule = one.variant.schedule
+        if one.summed_ns <= _HOPELESS * least and nth[schedule] < OF_EACH:
+            chosen.append((nth[schedule], one))
+            nth[schedule] += 1
+    return [one for _, one in sorted(chosen, key=lambda ranked: ranked[0])]
+
+
+def _order(one: Choice) -> tuple[int, str]:
+    return _SIMPLEST_FIRST.index(one.variant.schedule), str(one)
+
+
+def _kernels_and_tiles(
+    problem: Problem, device: Device, kernel: str | None, tiles: Sequence[Tile]
+) -> list[tuple[str, Tile]]:
+    """A tile may be several kernels'; one that was asked for is the best kernel's that has it."""
+    if tiles:
+        return [(kernel_for(problem, device, kernel, tile).name, tile) for tile in tiles]
+    best = kernel_for(problem, device, kernel)
+    every = [one for one in KERNELS if problem.dtype in one.dtypes and one.runs_on(device)]
+    able = every if kernel is None else [best]
+    return [(one.name, tile) for one in able for tile in fitting_tiles(one, problem, device)]
+
+
+def _candidates(
+    problem: Problem,
+    device: Device,
+    kernel: str,
+    tile: Tile,
+    variants: Sequence[Variant],
+    raster: Raster,
+    most_ctas: int | None,
+    work: Work | None,
+) -> Iterator[Choice]:
+    """The schedules of one tile, each with the sum of its costs."""
+    need = facts(problem, tile, device, most_ctas, kernel)
+    resources = Resources(need.threads, need.registers, need.shared_bytes)
+    ctas = require_fit(f"tile {tile}", resources, device).count
+    costs = lookup(kernel, tile, problem.dtype, device, ctas, rows=installed())
+    tiles, k_iters = tile.num_tiles(problem), tile.k_iters(problem)
+    mean_k = k_iters if work is None else max(1, round(float(work.k_iters_of(problem, tile).mean())))
+    sums = _Sums(costs, device.sms, ctas, tiles, mean_k)
+    for variant in variants or _schedules(costs, tiles, k_iters, device.sms * ctas, raster, work):
+        summed_ns = sums.cycles(variant) / costs.clock_mhz * 1e3
+        quick = ctas == 1 and variant.schedule not in SPLIT_SCHEDULES
+        units = tiles * (variant.parts or 1) if variant.schedule == "splitk" else tiles
+        yield Choice(kernel, tile, variant, summed_ns, summed_ns, costs.exact, units / _QUICK if quick else units)
+
+
+def _schedules(
+    costs: Calibration, tiles: int, k_iters: int, places: int, raster: Raster, work: Work | None
+) -> Iterator[Variant]:
+    """Schedules that differ from one another here, with the numbers that the grid-size model likes best."""
+    yield Variant("persistent", raster=raster)
+    if tiles > places:  # else it is the same
+        yield Variant("fixed", raster=raster)
+    if work is not None:
+        yield Variant("dynamic", raster=raster)
+        yield Variant("persistent", raster=raster, order="lpt")
+        yield Variant("dynamic", raster=raster, order="lpt")
+        return
+    model, left = costs.grid_model, tiles % places
+    numbers = range(2, min(k_iters, MAX_SPLITS) + 1)
+    by_time = sorted(numbers, key=lambda number: (model.splits_time(tiles, k_iters, number, places), number))
+    for number in by_time[:_SPLITS]:
+        yield Variant("splitk", number, raster)
+    grid = model.best_grid(tiles, k_iters, places)
+    if tiles % grid:  # else every CTA has whole tiles
+        yield Variant("streamk", grid, raster)
+    if left == 0:
+        return
+    if tiles > places or not in_step(tiles * k_iters, k_iters, min(places, tiles * k_iters)):
+        yield Variant("hybrid", None, raster)
+    parts = model.best_tail_parts(left, k_iters, places, tiles - left)
+    if parts > 1:
+        yield Variant("tailsplit", parts, raster)
+
+
+@dataclass(frozen=True)
+class _Sums:
+    """How long schedules take by the sums of their units' costs, in cycles; no CTA waits for another."""
+
+    costs: Calibration
+    sms: int
+    ctas: int
+    tiles: int
+    k_iters: int
+
+    def cycles(self, variant: Variant) -> float:
+        """From the first CTA's begin to the last one's end, about."""
+        places, costs, model = self.sms * self.ctas, self.costs, self.costs.grid_model
+        left = self.tiles % places
+        around = costs.prologue_cycles + costs.exit_cycles + costs.fill_cycles
+        if variant.schedule not in SPLIT_SCHEDULES:
+            between = {"fixed": around + costs.turnaround_cycles, "persistent": costs.gap_cycles}
+            return around + self._waves(self.tiles, self.k_iters, between.get(variant.schedule, costs.queue_gap_cycles))
+        if variant.schedule == "splitk":
+            splits = variant.parts or model.best_splits(self.tiles, self.k_iters, places)
+            whole = self._waves(self.tiles * splits, -(-self.k_iters // splits), around + costs.turnaround_cycles)
+            return around + whole + costs.partial_cycles + costs.add_cycles * (splits - 1)
+        if variant.schedule == "streamk":
+            grid = variant.parts or model.best_grid(self.tiles, self.k_iters, places)
+            return around + self._shared(self.tiles, grid)
+        if variant.schedule == "hybrid":
+            shared = left if self.tiles < places or variant.parts == 1 else left + places
+            rest = self._waves(self.tiles - shared, self.k_iters, costs.gap_cycles)
+            return around + rest + self._shared(shared, min(places, shared * self.k_iters))
+        parts = variant.parts or model.best_tail_parts(left, self.k_iters, places, self.tiles - left)
+        rest = self._waves(self.tiles - left, self.k_iters, costs.gap_cycles)
+        return around + rest + model.tail_time(left, self.k_iters, parts, places, self.tiles - left)
+
+    def _shared(self, tiles: int, grid: int) -> float:
+        """Tiles whose k_iters so many CTAs share; each CTA pays for every tile it comes to, not for one alone."""
+        model = self.costs.grid_model
+        come_to = max(1, -(-tiles // grid))
+        return model.grid_time(tiles, self.k_iters, grid) + (come_to - 1) * (model.a + self.costs.gap_cycles)
+
+    def _waves(self, units: int, k_iters: int, between: float) -> float:
+        """Units of equal length in waves, the last of which may leave SMs less full."""
+        waves, rest = divmod(units, self.sms * self.ctas)
+        last = self._unit(-(-rest // self.sms), k_iters) if rest else 0.0
+        return waves * self._unit(self.ctas, k_iters) + last + between * max(0, waves + (rest > 0) - 1)
+
+    def _unit(self, resident: int, k_iters: int) -> float:
+        """A unit among so many on its SM (sharing.py)."""
+        full = self.costs.ctas_per_sm
+        loop = k_iters * self.costs.cycles_per_k_iter + self.costs.fixed_cycles
+        return loop * (1 - self.costs.sharing * (1 - resident / full)) + self.costs.epilogue_cycles * resident / full
