@@ -34,7 +34,7 @@ constexpr int BYTES_A = TILE_M * TILE_K * 2, BYTES_B = TN ? TILE_N * TILE_K * 2 
 constexpr int BYTES_STAGE = BYTES_A + BYTES_B;
 constexpr int COLUMNS_B = 64, BYTES_BOX_B = COLUMNS_B * TILE_K * 2;
 constexpr int COLUMNS_C = TILE_N % 64 == 0 ? 64 : 32, BYTES_BOX_C = COLUMNS_C * 16 * 2;  // what a warp stores at once
-constexpr bool ADD_SHARES = is_cooperative(SCHEDULE) && TEAMS == 1;
+constexpr bool ADD_SHARES = is_cooperative(SCHEDULE) && TEAMS == 1 && FLOATS <= 160;  // they need registers, too
 [[maybe_unused]] constexpr bool NAMES_RECORDS = !splits_tiles(SCHEDULE);
 constexpr bool ANNOUNCES = SCHEDULE == DYNAMIC || TEAMS > 1;  // the copier says whose turn it is
 
@@ -57,7 +57,9 @@ struct Ring {
     unsigned long long announced[2], taken[2];  // turns: of even and of odd rounds
     int ticket[2], stage[2];                    // number of the shared counter; the unit's first stage
     unsigned int waited[STAGES];  // cycles the copier waited in the unit that ends with this stage
+    unsigned int* error;          // the workspace's word for a launch that failed
 };
+__shared__ Ring ring;
 
 // Where one of them stands in the ring, and the parity of the phase of each stage's barrier that it waits for next.
 // A team's own barriers move on with its own units only: it sees no phase that it has not waited for.
@@ -73,10 +75,11 @@ __device__ __forceinline__ void advance(Place& at) {
     if (++at.stage == STAGES) at.stage = 0;
 }
 
-// Until the phase is over; a launch that waits in vain fails, and does not hang.
+// Until the phase is over.  A launch that waits in vain fails, and does not hang.  (Not by a trap: with one the
+// assembler takes no more registers than the launch bounds leave, whatever setmaxnreg says.)
 __device__ __forceinline__ void wait_for(unsigned int barrier, unsigned int parity) {
     for (int tries = 0; !try_wait(barrier, parity); ++tries)
-        if (tries == 1 << 25) asm volatile("trap;");
+        if (tries == 1 << 25) return release(ring.error, 1);
 }
 
 // The same; the cycles it took, where they are recorded.
@@ -103,7 +106,7 @@ __device__ __forceinline__ unsigned int empty(unsigned int ring_at, int stage) {
 }
 
 // A team learns from the copier where the unit of a round is in the ring, and its ticket.
-__device__ __forceinline__ int take_turn(Ring& ring, int round, Place& at) {
+__device__ __forceinline__ int take_turn(int round, Place& at) {
     const int turn = round % 2;
     wait_for(shared_address(&ring.announced[turn]), round / 2 & 1);
     const int ticket = *static_cast<volatile int*>(&ring.ticket[turn]);
@@ -113,7 +116,7 @@ __device__ __forceinline__ int take_turn(Ring& ring, int round, Place& at) {
     return ticket;
 }
 
-__device__ __forceinline__ void announce(Ring& ring, int round, int ticket, const Place& at) {
+__device__ __forceinline__ void announce(int round, int ticket, const Place& at) {
     const int turn = round % 2;
     wait_for(shared_address(&ring.taken[turn]), (round / 2 & 1) ^ 1);
     *static_cast<volatile int*>(&ring.ticket[turn]) = ticket;
@@ -123,12 +126,11 @@ __device__ __forceinline__ void announce(Ring& ring, int round, int ticket, cons
 
 struct Helpers {
     static constexpr bool ADD_SHARES = ::ADD_SHARES, NAME_RECORDS = true, TEAM_COPIES = false;
-    Ring* ring;
     Place* at;
 
     // The copier has drawn the number while the round before was multiplied.
     __device__ __forceinline__ int draw(int round, int*, const Plan&, int*) const {
-        return take_turn(*ring, round, *at);
+        return take_turn(round, *at);
     }
     __device__ __forceinline__ void part_is_left() const {
         if (ADD_SHARES) pass_by(PART_IS_LEFT, MULTIPLIERS + ADDERS * 32);
@@ -158,7 +160,7 @@ __device__ __forceinline__ void name_records(Record* records, const Unit& unit, 
 #endif
 
 // One thread: all boxes of all units of the CTA, as stages become free.
-__device__ __forceinline__ void copy_units(const Plan& plan, const TensorMap& map_a, const TensorMap& map_b, Ring& ring,
+__device__ __forceinline__ void copy_units(const Plan& plan, const TensorMap& map_a, const TensorMap& map_b,
                                            unsigned int ring_at, unsigned int stages, int* counter,
                                            const TileWork* work, Record* records) {
     Place at{0, ~0u};  // every stage is empty
@@ -166,9 +168,9 @@ __device__ __forceinline__ void copy_units(const Plan& plan, const TensorMap& ma
     for (int round = 0, ticket = 0;; ++round) {
         if (SCHEDULE == DYNAMIC) ticket = draw_ticket(counter, plan);
         const bool is_over = !next_unit(SCHEDULE, plan, blockIdx.x, round, ticket, &unit);
-        if (ANNOUNCES && (SCHEDULE == DYNAMIC || !is_over)) announce(ring, round, ticket, at);
+        if (ANNOUNCES && (SCHEDULE == DYNAMIC || !is_over)) announce(round, ticket, at);
         if (is_over) {
-            if (SCHEDULE == DYNAMIC && TEAMS > 1) announce(ring, round + 1, ticket, at);  // the other team ends as well
+            if (SCHEDULE == DYNAMIC && TEAMS > 1) announce(round + 1, ticket, at);  // the other team ends as well
             break;
         }
         if (WORK) unit = unit_of_work(plan.grid, work[unit.index], unit.index);
@@ -225,8 +227,8 @@ __device__ __forceinline__ void multiply_stage(float (&acc)[BLOCKS][TILE_N / 2],
 }
 
 // The products of a unit, into acc.
-__device__ __forceinline__ Stalls multiply_unit(float (&acc)[BLOCKS][TILE_N / 2], const Unit& unit, const Ring& ring,
-                                                unsigned int ring_at, unsigned int stages, Place& at) {
+__device__ __forceinline__ Stalls multiply_unit(float (&acc)[BLOCKS][TILE_N / 2], const Unit& unit, unsigned int ring_at,
+                                                unsigned int stages, Place& at) {
     Stalls stalls{};
     if (WORK && unit.k_begin >= unit.k_end) {
 #pragma unroll
@@ -254,7 +256,7 @@ __device__ __forceinline__ Stalls multiply_unit(float (&acc)[BLOCKS][TILE_N / 2]
 #pragma unroll
         for (int f = 0; f < TILE_N / 2; ++f) asm volatile("" : "+f"(acc[i][f])::"memory");
 #if PROBE
-    if (!NAMES_RECORDS && is_recorder()) stalls.room = *static_cast<const volatile unsigned int*>(&ring.waited[before]);
+    if (!NAMES_RECORDS && is_recorder()) stalls.room = *static_cast<volatile unsigned int*>(&ring.waited[before]);
     __syncwarp();
 #endif
     release_stage(ring_at, before);
@@ -327,7 +329,6 @@ gemm_sm90(const char*, const char*, unsigned short* __restrict__ c, int m, int n
           int num_slots, Record* records, const TileWork* __restrict__ work, const __grid_constant__ TensorMap map_a,
           const __grid_constant__ TensorMap map_b, const __grid_constant__ TensorMap map_c) {
     extern __shared__ unsigned char memory[];
-    __shared__ Ring ring;
     const auto grid_of = [&] {
         return TileGrid{(opaque(m) + TILE_M - 1) / TILE_M, (opaque(n) + TILE_N - 1) / TILE_N,
                         (opaque(k) + TILE_K - 1) / TILE_K, raster_group};
@@ -341,6 +342,7 @@ gemm_sm90(const char*, const char*, unsigned short* __restrict__ c, int m, int n
         prefetch_map(map_a);
         prefetch_map(map_b);
         prefetch_map(map_c);
+        ring.error = sync + SYNC_ERROR;
         for (int stage = 0; stage < STAGES; ++stage) {
             for (int of_team = 0; of_team < TEAMS; ++of_team) barrier_init(full(ring_at, of_team, stage), 1);
             barrier_init(empty(ring_at, stage), WORKERS / 32);
@@ -356,7 +358,7 @@ gemm_sm90(const char*, const char*, unsigned short* __restrict__ c, int m, int n
         if constexpr (MULTIPLYING_GROUPS > 1) give_registers<COPIER_REGISTERS>();
         const Plan plan{grid_of(), static_cast<int>(gridDim.x), parts, split_tiles, reducers};
         if (threadIdx.x == COPIER)
-            copy_units(plan, map_a, map_b, ring, ring_at, stages, counter, work, records);
+            copy_units(plan, map_a, map_b, ring_at, stages, counter, work, records);
         else if (ADD_SHARES && threadIdx.x >= COPIER + 32)
             add_share_meanwhile(plan, space, records, output);
         return;
@@ -370,12 +372,12 @@ gemm_sm90(const char*, const char*, unsigned short* __restrict__ c, int m, int n
         grid_of, parts, split_tiles, reducers, counter, space, records, flat,
         [&](const Unit& unit) {
             if constexpr (TEAMS > 1) {
-                if (SCHEDULE != DYNAMIC) take_turn(ring, round, at);
+                if (SCHEDULE != DYNAMIC) take_turn(round, at);
                 round += TEAMS;
                 if (unit.k_begin < unit.k_end) wait_for(full(ring_at, team(), at.stage), parity(at));  // the team's turn has come
                 begin_span<SCHEDULE>(records, unit, PART_MAC);
             }
-            const Stalls stalls = multiply_unit(acc, unit, ring, ring_at, stages, at);
+            const Stalls stalls = multiply_unit(acc, unit, ring_at, stages, at);
             if (splits_tiles(SCHEDULE) || TEAMS > 1) team_barrier();  // the loop has left there what comes next
             return stalls;
         },
@@ -383,5 +385,5 @@ gemm_sm90(const char*, const char*, unsigned short* __restrict__ c, int m, int n
         [&](const Unit& unit, int part, int warp, const float(&sums)[PIECE]) {
             store_part(output, unit, part, warp, sums);
         },
-        work, Helpers{&ring, &at});
+        work, Helpers{&at});
 }

@@ -17,7 +17,7 @@ from wavescope.schedule import SCHEDULES
 from wavescope.trace import Reduction
 
 WARPGROUP = 128  # threads that wgmma works with
-STORE_BUFFER_BYTES = 16 * 64 * 2  # gemm_sm90.cu
+BOX_COLUMNS, STORE_ROWS = 64, 16  # gemm_sm90.cu: COLUMNS_B, and the rows of BYTES_BOX_C
 SHARED_GRANULE_BYTES = 1024  # a multiple of every architecture's allocation unit (128 or 256 bytes)
 
 # The numbers that element.cuh, mma.cuh, schedule.cuh and fixup.cuh give to these words.
@@ -34,8 +34,8 @@ class TileCode:
     `warps_m` x `warps_n` warps for a tile; `teams` of so many take the tiles of a CTA in turn;
     `stages` k steps in shared memory at once, fewer
     (never below `least_stages`) where a device has no room; `min_ctas` CTAs that the
-    compiler must let an SM hold; `store_buffers` of 16 x 64 elements a warp, through which
-    results leave.
+    compiler must let an SM hold; `store_buffers` of STORE_ROWS x 64 or 32 elements a
+    warp, through which results leave.
     """
 
     tile: Tile
@@ -133,18 +133,24 @@ GEMM_SIMT = Kernel(
     pad_bytes=16,
 )
 # As many stages as leave room for what is stored; H200, 2026-11: less than 144 KB of them under way is slower.
+# Many widths, so that a problem finds one which fills the last wave.
 GEMM_SM90 = Kernel(
     "gemm_sm90",
     ("bf16", "fp16"),
     (9, 0),
     (
         TileCode(Tile(64, 128, 64), 4, 1, stages=8, least_stages=2, min_ctas=1, store_buffers=2),
+        TileCode(Tile(128, 96, 64), 8, 1, stages=7, least_stages=2, min_ctas=1, store_buffers=2),
         TileCode(Tile(128, 128, 64), 8, 1, stages=6, least_stages=2, min_ctas=1, store_buffers=2),
+        TileCode(Tile(128, 160, 64), 8, 1, stages=5, least_stages=2, min_ctas=1, store_buffers=2),
         TileCode(Tile(128, 192, 64), 8, 1, stages=4, least_stages=2, min_ctas=1, store_buffers=2),
         TileCode(Tile(192, 128, 64), 12, 1, stages=5, least_stages=2, min_ctas=1, store_buffers=1),
+        TileCode(Tile(128, 224, 64), 8, 1, stages=4, least_stages=2, min_ctas=1, store_buffers=2),
         TileCode(Tile(128, 256, 64), 8, 1, stages=4, least_stages=2, min_ctas=1, store_buffers=2),
         TileCode(Tile(256, 128, 64), 8, 1, stages=4, least_stages=2, min_ctas=1, store_buffers=2),
         TileCode(Tile(192, 192, 64), 12, 1, stages=4, least_stages=2, min_ctas=1, store_buffers=1),
+        TileCode(Tile(256, 160, 64), 8, 1, stages=4, least_stages=2, min_ctas=1, store_buffers=1),
+        TileCode(Tile(256, 192, 64), 8, 1, stages=3, least_stages=2, min_ctas=1, store_buffers=2),
     ),
     align_bytes=1024,
     copy_threads=WARPGROUP,
@@ -155,7 +161,11 @@ GEMM_SM90_PINGPONG = replace(
     GEMM_SM90,
     name="gemm_sm90_pingpong",
     source="gemm_sm90",
-    codes=(TileCode(Tile(128, 128, 64), 4, 1, stages=6, least_stages=2, min_ctas=1, store_buffers=2, teams=2),),
+    codes=(
+        TileCode(Tile(128, 128, 64), 4, 1, stages=6, least_stages=2, min_ctas=1, store_buffers=2, teams=2),
+        TileCode(Tile(128, 160, 64), 4, 1, stages=5, least_stages=2, min_ctas=1, store_buffers=2, teams=2),
+        TileCode(Tile(128, 192, 64), 4, 1, stages=5, least_stages=2, min_ctas=1, store_buffers=1, teams=2),
+    ),
 )
 KERNELS = (GEMM_SM90, GEMM_SM90_PINGPONG, GEMM_MMA, GEMM_SIMT)  # the first that can is taken
 
@@ -257,9 +267,18 @@ def _shared_for_at_most(count: int, device: Device) -> int:
 
 def shared_bytes(kernel: Kernel, code: TileCode, problem: Problem, stages: int) -> int:
     """Dynamic shared memory of a CTA with that many stages."""
-    row = (code.tile.m + code.tile.n) * problem.element_bytes + 2 * kernel.pad_bytes
-    stored = code.store_buffers * code.teams * code.warps_m * STORE_BUFFER_BYTES
+    columns = code.tile.n
+    if kernel.copy_threads and problem.layout == "nn":
+        columns = -(-columns // BOX_COLUMNS) * BOX_COLUMNS
+    row = (code.tile.m + columns) * problem.element_bytes + 2 * kernel.pad_bytes
+    buffers = code.store_buffers * code.teams * code.warps_m
+    stored = buffers * STORE_ROWS * stored_columns(code.tile) * problem.element_bytes
     return stages * code.tile.k * row + stored + kernel.align_bytes
+
+
+def stored_columns(tile: Tile) -> int:
+    """Columns of C that a warp of gemm_sm90 stores at once."""
+    return BOX_COLUMNS if tile.n % BOX_COLUMNS == 0 else BOX_COLUMNS // 2
 
 
 def defines(

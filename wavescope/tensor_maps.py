@@ -11,22 +11,21 @@ from numpy.typing import NDArray
 
 from wavescope.cuda_device import DRIVER_LIBRARY
 from wavescope.errors import DeviceError
+from wavescope.kernels import BOX_COLUMNS, STORE_ROWS, stored_columns
 from wavescope.operands import OperandSet
 from wavescope.problem import Dtype, Tile
 
 # Of cuda.h: CUtensorMapDataType, CUtensorMapSwizzle, CUtensorMapL2promotion.
 DATA_TYPES: dict[Dtype, int] = {"fp16": 6, "bf16": 9}
-SWIZZLE_128B = 3
+SWIZZLE_64B, SWIZZLE_128B = 2, 3
 L2_PROMOTION_128B = 2
-STORE_ROWS = 16  # of a warp's box of C
-BOX_COLUMNS = 64  # of 16-bit elements: a row of a box is one swizzled line of 128 bytes
 MAP_DTYPE = np.dtype([("words", "<u8", 16)])  # CUtensorMap; TensorMap in hopper.cuh
 
 TensorMap = NDArray[np.void]
 
 
 def tensor_maps(operands: OperandSet, tile: Tile) -> tuple[TensorMap, TensorMap, TensorMap]:
-    """Maps of A, B and C for gemm_sm90's boxes: a stage of A and of B, and 16 x 64 of C.
+    """Maps of A, B and C for gemm_sm90's boxes: a stage of A and of B, and what a warp stores of C at once.
 
     Where B is stored [k, n] its boxes are 64 columns wide.
 
@@ -39,7 +38,7 @@ def tensor_maps(operands: OperandSet, tile: Tile) -> tuple[TensorMap, TensorMap,
     return (
         _encode(problem.dtype, operands.a, (problem.k, problem.m), lda, (tile.k, tile.m)),
         _encode(problem.dtype, operands.b, (columns_b, rows_b), ldb, box_b),
-        _encode(problem.dtype, operands.c, (problem.n, problem.m), ldc, (BOX_COLUMNS, STORE_ROWS)),
+        _encode(problem.dtype, operands.c, (problem.n, problem.m), ldc, (stored_columns(tile), STORE_ROWS)),
     )
 
 
@@ -58,7 +57,7 @@ def _encode(dtype: Dtype, matrix: Any, size: tuple[int, int], pitch: int, box: t
         (ctypes.c_uint32 * 2)(*box),
         (ctypes.c_uint32 * 2)(1, 1),
         ctypes.c_int(0),
-        ctypes.c_int(SWIZZLE_128B),
+        ctypes.c_int(SWIZZLE_128B if box[0] == BOX_COLUMNS else SWIZZLE_64B),  # a row of the box is one swizzled line
         ctypes.c_int(L2_PROMOTION_128B),
         ctypes.c_int(0),
     )

@@ -161,6 +161,11 @@ __device__ __forceinline__ void products_wait() {
     how(d[i]), how(d[i + 1]), how(d[i + 2]), how(d[i + 3]), how(d[i + 4]), how(d[i + 5]), how(d[i + 6]), how(d[i + 7])
 #define WS_32(how, d, i) WS_8(how, d, i), WS_8(how, d, i + 8), WS_8(how, d, i + 16), WS_8(how, d, i + 24)
 
+#define WS_NAMES_96 \
+    "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, " \
+    "%16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31, " \
+    "%32, %33, %34, %35, %36, %37, %38, %39, %40, %41, %42, %43, %44, %45, %46, %47"
+
 #define WS_NAMES_128 \
     "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, " \
     "%16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31, " \
@@ -182,6 +187,15 @@ __device__ __forceinline__ void products_wait() {
     "%64, %65, %66, %67, %68, %69, %70, %71, %72, %73, %74, %75, %76, %77, %78, %79, " \
     "%80, %81, %82, %83, %84, %85, %86, %87, %88, %89, %90, %91, %92, %93, %94, %95"
 
+#define WS_NAMES_224 \
+    "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, " \
+    "%16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31, " \
+    "%32, %33, %34, %35, %36, %37, %38, %39, %40, %41, %42, %43, %44, %45, %46, %47, " \
+    "%48, %49, %50, %51, %52, %53, %54, %55, %56, %57, %58, %59, %60, %61, %62, %63, " \
+    "%64, %65, %66, %67, %68, %69, %70, %71, %72, %73, %74, %75, %76, %77, %78, %79, " \
+    "%80, %81, %82, %83, %84, %85, %86, %87, %88, %89, %90, %91, %92, %93, %94, %95, " \
+    "%96, %97, %98, %99, %100, %101, %102, %103, %104, %105, %106, %107, %108, %109, %110, %111"
+
 #define WS_NAMES_256 \
     "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, " \
     "%16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31, " \
@@ -199,6 +213,18 @@ __device__ __forceinline__ void products_wait() {
                  ", " B ", p, 1, 1, 0, " ALONG_N ";\n}"                                                   \
                  : __VA_ARGS__                                                                          \
                  : "l"(a), "l"(b), "n"(B_ALONG_N))
+
+template <int DTYPE_ID, int B_ALONG_N, bool ADD>
+__device__ __forceinline__ void multiply(float (&d)[48], unsigned long long a, unsigned long long b) {
+    if constexpr (ADD && DTYPE_ID == BF16)
+        WS_WGMMA(96, "bf16", "1", "%48", "%49", "%50", WS_32("+f", d, 0), WS_8("+f", d, 32), WS_8("+f", d, 40));
+    else if constexpr (ADD)
+        WS_WGMMA(96, "f16", "1", "%48", "%49", "%50", WS_32("+f", d, 0), WS_8("+f", d, 32), WS_8("+f", d, 40));
+    else if constexpr (DTYPE_ID == BF16)
+        WS_WGMMA(96, "bf16", "0", "%48", "%49", "%50", WS_32("=f", d, 0), WS_8("=f", d, 32), WS_8("=f", d, 40));
+    else
+        WS_WGMMA(96, "f16", "0", "%48", "%49", "%50", WS_32("=f", d, 0), WS_8("=f", d, 32), WS_8("=f", d, 40));
+}
 
 template <int DTYPE_ID, int B_ALONG_N, bool ADD>
 __device__ __forceinline__ void multiply(float (&d)[64], unsigned long long a, unsigned long long b) {
@@ -234,6 +260,18 @@ __device__ __forceinline__ void multiply(float (&d)[96], unsigned long long a, u
         WS_WGMMA(192, "bf16", "0", "%96", "%97", "%98", WS_32("=f", d, 0), WS_32("=f", d, 32), WS_32("=f", d, 64));
     else
         WS_WGMMA(192, "f16", "0", "%96", "%97", "%98", WS_32("=f", d, 0), WS_32("=f", d, 32), WS_32("=f", d, 64));
+}
+
+template <int DTYPE_ID, int B_ALONG_N, bool ADD>
+__device__ __forceinline__ void multiply(float (&d)[112], unsigned long long a, unsigned long long b) {
+    if constexpr (ADD && DTYPE_ID == BF16)
+        WS_WGMMA(224, "bf16", "1", "%112", "%113", "%114", WS_32("+f", d, 0), WS_32("+f", d, 32), WS_32("+f", d, 64), WS_8("+f", d, 96), WS_8("+f", d, 104));
+    else if constexpr (ADD)
+        WS_WGMMA(224, "f16", "1", "%112", "%113", "%114", WS_32("+f", d, 0), WS_32("+f", d, 32), WS_32("+f", d, 64), WS_8("+f", d, 96), WS_8("+f", d, 104));
+    else if constexpr (DTYPE_ID == BF16)
+        WS_WGMMA(224, "bf16", "0", "%112", "%113", "%114", WS_32("=f", d, 0), WS_32("=f", d, 32), WS_32("=f", d, 64), WS_8("=f", d, 96), WS_8("=f", d, 104));
+    else
+        WS_WGMMA(224, "f16", "0", "%112", "%113", "%114", WS_32("=f", d, 0), WS_32("=f", d, 32), WS_32("=f", d, 64), WS_8("=f", d, 96), WS_8("=f", d, 104));
 }
 
 template <int DTYPE_ID, int B_ALONG_N, bool ADD>
