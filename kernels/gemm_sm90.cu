@@ -72,14 +72,15 @@ constexpr int MULTIPLYING_GROUPS = TEAMS * GROUPS;
 constexpr int COPIER_REGISTERS = MULTIPLYING_GROUPS == 3 ? (ADD_SHARES ? 56 : 32) : ADD_SHARES ? 72 : 40;
 constexpr int MULTIPLIER_REGISTERS = MULTIPLYING_GROUPS == 3 ? (ADD_SHARES ? 152 : 160) : ADD_SHARES ? 216 : 232;
 
-// Barriers of the CTA (hopper.cuh, meet_at): 0 all, then each team's (memory.cuh).
-constexpr int PART_IS_LEFT = 1 + TEAMS, ALL_IS_DONE = 2 + TEAMS;
+// Barriers of the CTA (hopper.cuh, meet_at): 0 all, then each team's (memory.cuh), then that of all teams.
+constexpr int ALL_TEAMS = 1 + TEAMS;
 
 // What the copying warp and those who multiply say to each other.
 struct Ring {
     unsigned long long full[TEAMS][STAGES], empty[STAGES];
     unsigned long long announced[2], taken[2];  // turns: of even and of odd rounds
     int ticket[2], stage[2];                    // number of the shared counter; the unit's first stage
+    unsigned long long part_left, share_added;  // for those who add a share of partial sums meanwhile
     unsigned int waited[STAGES];  // cycles the copier waited in the unit that ends with this stage
     unsigned int* error;          // the workspace's word for a launch that failed
 };
@@ -158,15 +159,13 @@ struct Helpers {
         return take_turn(round, *at);
     }
     __device__ __forceinline__ void part_is_left() const {
-        if (ADD_SHARES) pass_by(PART_IS_LEFT, MULTIPLIERS + ADDERS * 32);
+        if (ADD_SHARES && threadIdx.x % 32 == 0) arrive(shared_address(&ring.part_left));
     }
     __device__ __forceinline__ void wait() const {
         wait_boxes_stored();
         if (CLUSTER > 1) meet_cluster();
-        if (ADD_SHARES)
-            meet_at(ALL_IS_DONE, MULTIPLIERS + ADDERS * 32);
-        else if (TEAMS > 1 && (splits_tiles(SCHEDULE) || PROBE))
-            meet_at(ALL_IS_DONE, MULTIPLIERS);
+        if (ADD_SHARES) wait_for(shared_address(&ring.share_added), 0);
+        if (TEAMS > 1 && (splits_tiles(SCHEDULE) || PROBE)) meet_at(ALL_TEAMS, MULTIPLIERS);
     }
 };
 
@@ -401,7 +400,7 @@ __device__ __forceinline__ void add_share_meanwhile(const Plan& plan, const Work
         next_unit(SCHEDULE, plan, blockIdx.x, 0, 0, &unit);
         const Sharing mine = sharing_of(SCHEDULE, plan, blockIdx.x, unit);
         const Fixup<FLOATS, WORKERS> sums{space, static_cast<int>(threadIdx.x), static_cast<int>(gridDim.x)};
-        meet_at(PART_IS_LEFT, MULTIPLIERS + ADDERS * 32);
+        wait_for(shared_address(&ring.part_left), 0);
         add_own_share<SCHEDULE, 1, 16>(
             sums, unit, mine, worker, ADDERS, [&] { sums.wait_as_warp(mine.first_slot, mine.peers); }, records, RECORDER,
             [&](const Unit& whole, int part, int warp, const float(&v)[PIECE]) {
@@ -409,10 +408,9 @@ __device__ __forceinline__ void add_share_meanwhile(const Plan& plan, const Work
             });
         __syncwarp();
         end_span<SCHEDULE>(records, unit, PART_EPILOGUE, KIND_FIXUP, 0, RECORDER);
-    } else if (static_cast<int>(blockIdx.x) < plan.parts * plan.split_tiles) {
-        meet_at(PART_IS_LEFT, MULTIPLIERS + ADDERS * 32);
     }
-    meet_at(ALL_IS_DONE, MULTIPLIERS + ADDERS * 32);
+    __syncwarp();
+    if (threadIdx.x % 32 == 0) arrive(shared_address(&ring.share_added));
 }
 
 extern "C" __global__ void __launch_bounds__(THREADS, 1)
@@ -446,6 +444,8 @@ gemm_sm90(const char*, const char*, unsigned short* __restrict__ c, int m, int n
             barrier_init(shared_address(&ring.announced[turn]), 1);
             barrier_init(shared_address(&ring.taken[turn]), WORKERS / 32);
         }
+        barrier_init(shared_address(&ring.part_left), WORKERS / 32);
+        barrier_init(shared_address(&ring.share_added), ADDERS);
         barriers_are_ready();
     }
     if constexpr (CLUSTER > 1)

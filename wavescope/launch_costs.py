@@ -109,7 +109,7 @@ def recorded_launch(trace: Trace, launch: Launch) -> RecordedLaunch:
     and where a CTA works on two at once.
     """
     spans = trace.spans.select(trace.spans.launch_id == launch.launch_id)
-    if (spans.lane > 0).any():
+    if (spans.lane[spans.kind == Kind.MAC] > 0).any():
         raise UsageError(
             f"CTAs of launch {launch.launch_id} ({launch.kernel}) work on two units at once, which a calibration does "
             "not describe; calibrate on others"

@@ -53,6 +53,17 @@ def _library() -> tuple[Any, c_void_p]:
     return library, handle
 
 
+def library_version() -> str:
+    """cuBLAS's version, such as '13.1.0'.
+
+    Raises: DeviceError where the library is missing.
+    """
+    library, _ = _library()
+    library.cublasLtGetVersion.restype = c_size_t
+    number = int(library.cublasLtGetVersion())
+    return f"{number // 10000}.{number // 100 % 100}.{number % 100}"
+
+
 def _check(status: int, what: str) -> None:
     if status != 0:
         raise DeviceError(f"cuBLAS cannot {what} (status {status})")

@@ -140,10 +140,6 @@ __device__ __forceinline__ void give_registers() {
 __device__ __forceinline__ void meet_at(int id, int threads) {
     asm volatile("bar.sync %0, %1;" ::"r"(id), "r"(threads) : "memory");
 }
-// The same for a thread that does not wait for the others.
-__device__ __forceinline__ void pass_by(int id, int threads) {
-    asm volatile("bar.arrive %0, %1;" ::"r"(id), "r"(threads) : "memory");
-}
 
 // ---- wgmma: a warpgroup's 64 rows times N columns, 16 deep, from shared memory
 

@@ -1,12 +1,14 @@
 """gemm_sm90 and `auto` against cuBLAS on a Hopper GPU: large problems, problems with a tail, random ones.
 
     python tests/benchmarks/hopper.py OUT.json [large] [tail] [random] [schedules] [probe]
-    python tests/benchmarks/hopper.py --show OUT.json
+    python tests/benchmarks/hopper.py --show OUT.json      the tables, from what was measured
+    python tests/benchmarks/hopper.py --readme OUT.json    the README's tables
 
 cuBLAS stands for cublasLt's first eight proposals with 32 MiB of workspace, for the same
 layout and output type: its own default, the first of them, and the best.  A ratio is its
 time over ours: above 1 is faster than cuBLAS.  Every kernel of a problem is timed in one
-sequence, without its probe, and verified.  Written after each problem; about four minutes.
+sequence, without its probe, and those that are shown are verified.  Written after each
+problem; about three minutes.
 """
 
 from __future__ import annotations
@@ -22,20 +24,26 @@ from pathlib import Path
 from statistics import geometric_mean, median
 from typing import Any
 
+from readme_tables import rewrite_hopper
+
+from wavescope import __version__
 from wavescope.auto import rank
 from wavescope.calibration import model_of
-from wavescope.cuda_device import query
+from wavescope.cuda_device import driver_version, query
 from wavescope.device import Device
 from wavescope.errors import UsageError
 from wavescope.kernels import GEMM_SM90, GEMM_SM90_PINGPONG, facts
-from wavescope.launch import Stream, open_stream
-from wavescope.library import cublas, heuristics
+from wavescope.launch import Stream, open_stream, wait
+from wavescope.library import cublas, heuristics, library_version
 from wavescope.measure import verify_one
+from wavescope.nvrtc import nvrtc_version
 from wavescope.operands import fill_set
-from wavescope.prepare import Prepared, prepare, run
+from wavescope.prepare import Prepared, compile_ahead, prepare, run
 from wavescope.problem import Problem, Tile
+from wavescope.schedule import SCHEDULES as SCHEDULE_NAMES
 from wavescope.schedule import wave_efficiency
 from wavescope.timing import Library, Regime, measure_regime
+from wavescope.trace import Kind
 from wavescope.variant import Variant
 
 LARGE = ((8192, 8192, 8192), (4096, 4096, 4096), (4096, 4096, 1024), (1408, 3072, 8192), (2816, 3072, 8192))
@@ -47,10 +55,15 @@ TAIL = (
 SEED, SHAPES, LEAST_NS = 20261130, 40, 20e3
 TRIED = 30  # random shapes on which every combination runs
 PROPOSALS = 8
-WORDS = ("persistent", "tailsplit", "hybrid", "splitk")
+# What runs on the first TRIED random problems: whole tiles of every size, cut ones of some.
+CUT = {
+    "tailsplit": ((64, 128), (128, 128), (128, 192), (128, 256), (256, 128)),
+    "splitk": ((64, 128), (128, 128), (128, 192), (128, 256), (256, 128)),
+    "hybrid": ((128, 256),),
+}
 KERNELS = (GEMM_SM90, GEMM_SM90_PINGPONG)
-ROUNDS, QUICK_ROUNDS, FINALISTS = 7, 1, 5
-SUSTAINED_S = 0.12
+ROUNDS, QUICK_ROUNDS, FINALISTS = 6, 1, 4
+SUSTAINED_S = 0.1
 SCHEDULES = ((2304, 2304, 4096), (1408, 1408, 4096), (896, 4864, 8192), (2048, 4352, 4096), (3072, 3072, 3072))
 PROBED = ((4096, 4096, 4096), (2304, 2304, 4096), (4096, 4096, 1024))
 PROBE_ROUNDS = 100  # each gives two pairs of graphs
@@ -71,7 +84,7 @@ class Race:
         self.stream: Stream = open_stream(0, str(problem))
 
     def ready(self, kernel: str, tile: Tile, variant: Variant) -> Prepared:
-        """The contender, prepared and verified once."""
+        """The contender, prepared once."""
         key = (kernel, tile, str(variant))
         if key not in self.own:
             sets = next(iter(self.own.values())).sets if self.own else ()
@@ -81,9 +94,13 @@ class Race:
             if not sets:
                 for index, operands in enumerate(one.sets):
                     fill_set(one.functions.operands, operands, "normal", index, self.stream)
-            verify_one(one, one.functions.plain, "normal", self.stream)
             self.own[key] = one
         return self.own[key]
+
+    def verified(self, one: Prepared) -> Prepared:
+        """The contender, whose result is right."""
+        verify_one(one, one.functions.plain, "normal", self.stream)
+        return one
 
     def plain(self, one: Prepared) -> Library:
         """Its launches without the probe."""
@@ -104,8 +121,33 @@ class Race:
         timing = found[0].timing
         assert timing is not None
         assert timing.cycles is not None
-        rows[0] |= {"cycles": asdict(timing.cycles), "perturbation": asdict(timing.perturbation)}
+        assert found[0].records is not None
+        rows[0] |= {
+            "cycles": asdict(timing.cycles), "perturbation": asdict(timing.perturbation), "mhz": mhz(found[0].records),
+        }  # fmt: skip
         return rows
+
+
+def mhz(records: Any) -> float:
+    """Mean clock of the SMs while their CTAs lived."""
+    ctas = records[records["kind"] == Kind.CTA]
+    cycles = (ctas["end_clock"] - ctas["begin_clock"]).sum()
+    return float(cycles / (ctas["end_ns"] - ctas["begin_ns"]).sum() * 1e3)
+
+
+def kernel_names(launches: Sequence[Library], stream: Stream) -> list[str]:
+    """The kernels that each of them launches, as PyTorch's profiler sees them; "" without PyTorch."""
+    try:
+        from torch.profiler import ProfilerActivity, profile
+    except ImportError:
+        return [""] * len(launches)
+    names = []
+    for one in launches:
+        with profile(activities=[ProfilerActivity.CUDA]) as seen:
+            one.launch(0, stream)
+            wait(stream, one.deadline_s)
+        names.append(" + ".join(event.name for event in seen.events() if "mem" not in event.name.lower()))
+    return names
 
 
 def _launch_plain(one: Prepared, index: int, stream: Stream) -> None:
@@ -113,13 +155,16 @@ def _launch_plain(one: Prepared, index: int, stream: Stream) -> None:
 
 
 def against_library(
-    problem: Problem, device: Device, regimes: Sequence[Regime], every: bool
+    problem: Problem, device: Device, regimes: Sequence[Regime], every: bool, named: bool = False
 ) -> tuple[dict[str, Any], list[tuple[str, float]]]:
-    """auto's choice against cuBLAS's eight; with `every`, the quick times of all combinations, and the best of them."""
+    """auto's choice against cuBLAS's eight; with `every`, the quick times of all combinations, and the best of them.
+
+    `named`: with the names of cuBLAS's kernels.
+    """
     race = Race(problem, device)
     ranking = rank(problem, device)
     best = ranking.best
-    chosen = race.ready(best.kernel, best.tile, best.variant)
+    chosen = race.verified(race.ready(best.kernel, best.tile, best.variant))
     combinations: list[tuple[str, float]] = []
     finalists: list[Prepared] = []
     if every:
@@ -127,7 +172,7 @@ def against_library(
         quick = race.times(chosen, [race.plain(one) for one in tried], "cool", QUICK_ROUNDS)[1:]
         order = sorted(range(len(tried)), key=lambda index: quick[index]["time_ns"]["median"])
         combinations = [(_name(tried[index]), quick[index]["time_ns"]["median"]) for index in order]
-        finalists = [tried[index] for index in order[:FINALISTS]]
+        finalists = [race.verified(tried[index]) for index in order[:FINALISTS]]
     proposals = race.proposals()
     row: dict[str, Any] = {
         "problem": str(problem), "auto": str(best), "ran": chosen.schedule.in_words,
@@ -135,18 +180,21 @@ def against_library(
         "proposals": [one.name for one in proposals],
     }  # fmt: skip
     for regime in regimes:
-        mine, *others = race.times(chosen, [*proposals, *map(race.plain, finalists)], regime, ROUNDS)
-        theirs = [one["time_ns"]["median"] for one in others[: len(proposals)]]
-        found = {
-            "auto": mine,
-            "default": others[0]["time_ns"],
-            "best": others[theirs.index(min(theirs))]["time_ns"],
-            "best_is": theirs.index(min(theirs)),
-        }
+        known = row.get("cool")  # of the sustained regime only cuBLAS's default and its best are timed
+        numbers = range(len(proposals)) if known is None else sorted({0, known["best_is"]})
+        libraries = [proposals[number] for number in numbers]
+        mine, *others = race.times(chosen, [*libraries, *map(race.plain, finalists)], regime, ROUNDS)
+        theirs = {number: one["time_ns"] for number, one in zip(numbers, others, strict=False)}
+        fastest = min(theirs, key=lambda number: theirs[number]["median"])
         ours = mine["time_ns"]["median"]
-        found |= {"to_default": theirs[0] / ours, "to_best": min(theirs) / ours}
+        found = {
+            "auto": mine, "default": theirs[0], "best": theirs[fastest], "best_is": fastest,
+            "to_default": theirs[0]["median"] / ours, "to_best": theirs[fastest]["median"] / ours,
+        }  # fmt: skip
+        if named and known is None:
+            found["kernels"] = kernel_names([proposals[0], proposals[fastest]], race.stream)
         if finalists:
-            tops = [one["time_ns"]["median"] for one in others[len(proposals) :]]
+            tops = [one["time_ns"]["median"] for one in others[len(libraries) :]]
             found |= {"best_own": min(tops), "best_own_is": _name(finalists[tops.index(min(tops))])}
             found["to_best_own"] = min(ours, *tops) / ours
         row[regime] = found
@@ -158,25 +206,39 @@ def _name(one: Prepared) -> str:
 
 
 def _combinations(race: Race) -> list[Prepared]:
-    """Every tile of the Hopper kernels under the schedules of WORDS that do something of their own there."""
-    found: list[Prepared] = []
-    for kernel in KERNELS:
-        for code in kernel.codes:
-            for word in WORDS:
-                try:
-                    one = race.ready(kernel.name, code.tile, Variant.parse(word))
-                except UsageError:  # nothing to split
-                    continue
-                if word == "persistent" or one.schedule.num_slots > 0:
-                    found.append(one)
+    """Every tile of the Hopper kernels with whole tiles, and those of CUT that are cut here."""
+    found = [race.ready(kernel.name, code.tile, Variant("persistent")) for kernel in KERNELS for code in kernel.codes]
+    for word, tiles in CUT.items():
+        for m, n in tiles:
+            try:
+                one = race.ready(GEMM_SM90.name, Tile(m, n, 64), Variant.parse(word))
+            except UsageError:  # nothing to cut
+                continue
+            if one.schedule.num_slots > 0:
+                found.append(one)
     return found
+
+
+def compile_all(device: Device) -> None:
+    """Every kernel that may run, on all cores, before anything is timed."""
+    problem = Problem(8192, 8192, 8192)
+    compile_ahead(
+        [
+            (problem, facts(problem, code.tile, device, kernel_name=kernel.name), Variant(schedule))
+            for kernel in KERNELS
+            for code in kernel.codes
+            for schedule in SCHEDULE_NAMES
+        ],
+        device,
+        print,
+    )
 
 
 def schedules(problem: Problem, device: Device) -> list[dict[str, Any]]:
     """s and g of the schedules that split, 128x256 tiles, in SM cycles and in time, cool."""
     race, tile = Race(problem, device), Tile(128, 256, 64)
     names = ("fixed", "persistent", "streamk", "hybrid", "tailsplit")
-    entrants = [race.ready(GEMM_SM90.name, tile, Variant.parse(name)) for name in names]
+    entrants = [race.verified(race.ready(GEMM_SM90.name, tile, Variant.parse(name))) for name in names]
     found = measure_regime(entrants, "cool", ROUNDS, 0.3, race.stream, lambda text: None)
     ideal = 1 / wave_efficiency(tile.num_tiles(problem), device.sms)
     rows = []
@@ -201,7 +263,7 @@ def probe(problem: Problem, device: Device) -> list[dict[str, Any]]:
     """What the probe costs: paired ratios of probed to plain, with their 95 % interval."""
     race, rows = Race(problem, device), []
     for kernel, tile in ((GEMM_SM90, Tile(128, 256, 64)), (GEMM_SM90_PINGPONG, Tile(128, 128, 64))):
-        one = race.ready(kernel.name, tile, Variant("persistent"))
+        one = race.verified(race.ready(kernel.name, tile, Variant("persistent")))
         (found,) = race.times(one, [], "cool", PROBE_ROUNDS)
         rows.append({"problem": str(problem), "kernel": kernel.name, "tile": str(tile), **found})
     return rows
@@ -253,23 +315,28 @@ def show(found: dict[str, Any]) -> None:
 
 def main() -> None:
     """Measure what is asked for, print and write it."""
-    if sys.argv[1] == "--show":
-        show(json.loads(Path(sys.argv[2]).read_text()))
+    if sys.argv[1] in ("--show", "--readme"):
+        measured = json.loads(Path(sys.argv[2]).read_text())
+        (show if sys.argv[1] == "--show" else rewrite_hopper)(measured)
         return
     out, parts = Path(sys.argv[1]), sys.argv[2:] or ["large", "tail", "schedules", "probe", "random"]
     device = query(0)
-    found: dict[str, Any] = {"device": device.name, "date": time.strftime("%Y-%m-%d")}
+    found: dict[str, Any] = {
+        "device": device.name, "date": time.strftime("%Y-%m-%d"), "driver": driver_version(), "nvrtc": nvrtc_version(),
+        "cublas": library_version(), "wavescope": __version__,
+    }  # fmt: skip
 
     def keep(part: str, rows: Sequence[dict[str, Any]]) -> None:
         found.setdefault(part, []).extend(rows)
         out.write_text(json.dumps(found, indent=1))
 
+    compile_all(device)
     both: tuple[Regime, ...] = ("cool", "sustained")
     for part in parts:
         begin = time.monotonic()
         if part in ("large", "tail"):
             for shape in LARGE if part == "large" else TAIL:
-                keep(part, [against_library(Problem(*shape), device, both, every=False)[0]])
+                keep(part, [against_library(Problem(*shape), device, both, every=False, named=True)[0]])
         elif part == "random":
             for index, problem in enumerate(random_shapes(SHAPES)):
                 row, combinations = against_library(problem, device, ("cool",), every=index < TRIED)

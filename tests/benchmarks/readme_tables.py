@@ -5,8 +5,10 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from pathlib import Path
-from statistics import median
+from statistics import geometric_mean, median
 from typing import Any
+
+LEAST_NS = 20e3  # shorter problems are told apart
 
 
 def rewrite(readme: Path, found: dict[str, Any]) -> None:
@@ -14,12 +16,111 @@ def rewrite(readme: Path, found: dict[str, Any]) -> None:
 
     Raises: ValueError where the markers are missing.
     """
+    _replace(readme, "benchmarks", _sections(found))
+
+
+def rewrite_hopper(found: dict[str, Any]) -> None:
+    """The README's tables of the Hopper kernels, between <!-- hopper --> and <!-- end -->; raises as rewrite."""
+    _replace(Path(__file__).parents[2] / "README.md", "hopper", _hopper(found))
+
+
+def _replace(readme: Path, name: str, sections: Sequence[str]) -> None:
     text = readme.read_text()
-    block = "<!-- benchmarks -->\n" + "\n\n".join(_sections(found)) + "\n<!-- end -->"
-    new, count = re.subn(r"<!-- benchmarks -->\n.*?<!-- end -->", lambda _: block, text, count=1, flags=re.DOTALL)
+    block = f"<!-- {name} -->\n" + "\n\n".join(sections) + "\n<!-- end -->"
+    new, count = re.subn(rf"<!-- {name} -->\n.*?<!-- end -->", lambda _: block, text, count=1, flags=re.DOTALL)
     if count != 1:
-        raise ValueError(f"{readme} has no <!-- benchmarks --> ... <!-- end -->")
+        raise ValueError(f"{readme} has no <!-- {name} --> ... <!-- end -->")
     readme.write_text(new)
+
+
+def _hopper(found: dict[str, Any]) -> list[str]:
+    parts = [
+        f"{found['device']}, driver for CUDA {found['driver']}, cuBLAS {found['cublas']}, NVRTC {found['nvrtc']}, "
+        f"wavescope {found['wavescope']}, {found['date']}; `python tests/benchmarks/hopper.py`. Times in us, median and "
+        "95 % interval, kernel time against kernel time in one sequence; ratio: cuBLAS's time over ours, against its "
+        "own default and the best of its first eight proposals."
+    ]
+    titles = ("problem (bf16, tn)", "auto", "time, cool", "MHz", "default", "best of 8", "cuBLAS's default kernel",
+              "sustained: default", "best of 8")  # fmt: skip
+    for part, what in (("large", "Large problems."), ("tail", "Problems with a tail.")):
+        rows = [
+            (
+                row["problem"].removesuffix(" bf16"),
+                row["auto"].replace("gemm_sm90_pingpong", "ping-pong").replace("gemm_sm90 ", ""),
+                "{median:.1f} ({low:.1f} to {high:.1f})".format(
+                    **{key: row["cool"]["auto"]["time_ns"][key] / 1e3 for key in ("median", "low", "high")}
+                ),
+                f"{row['cool']['auto']['mhz']:.0f}",
+                f"{row['cool']['to_default']:.3f}",
+                f"{row['cool']['to_best']:.3f}",
+                row["cool"].get("kernels", [""])[0],
+                f"{row['sustained']['to_default']:.3f}" if "sustained" in row else "",
+                f"{row['sustained']['to_best']:.3f}" if "sustained" in row else "",
+            )
+            for row in found.get(part, [])
+        ]
+        if rows:
+            parts.append(f"**{what}** {_means(found[part])}\n\n" + _table(titles, rows))
+    if found.get("random"):
+        parts.append(f"**40 random problems** (m, n, k log-uniform in 128 to 8192). {_random(found['random'])}")
+    rows = [
+        (
+            row["problem"].removesuffix(" bf16"),
+            row["ran"],
+            f"{row['cycles']['median'] / 1e3:.1f}",
+            f"{row['time_ns']['median'] / 1e3:.1f}",
+            f"{row['s_cycles']:.3f}" if "s_cycles" in row else "",
+            f"{row['g_cycles']:.2f}" if "g_cycles" in row else "",
+        )
+        for row in found.get("schedules", [])
+    ]
+    if rows:
+        parts.append(
+            "**Tiles of 128x256 that are cut**: kcycles of the busiest SM, us, speed-up s over the better of fixed and "
+            "persistent, and g = (s - 1) / (i - 1), i = 1 / wave efficiency.\n\n"
+            + _table(("problem", "ran", "kcycles", "us", "s", "g"), rows)
+        )
+    rows = [
+        (
+            row["problem"].removesuffix(" bf16"),
+            f"{row['kernel']} {row['tile']}",
+            "{median:.4f} ({low:.4f} to {high:.4f})".format(**row["perturbation"]),
+        )
+        for row in found.get("probe", [])
+    ]
+    if rows:
+        parts.append("**The probe**: probed over plain time.\n\n" + _table(("problem", "kernel", "ratio"), rows))
+    return parts
+
+
+def _means(rows: Sequence[dict[str, Any]]) -> str:
+    said = []
+    for regime in ("cool", "sustained"):
+        for key, what in (("to_default", "default"), ("to_best", "best of 8")):
+            ratios = [row[regime][key] for row in rows if regime in row]
+            if ratios:
+                said.append(f"{regime}, {what}: {geometric_mean(ratios):.3f} ({min(ratios):.3f} at least)")
+    return f"Geometric means: {'; '.join(said)}."
+
+
+def _random(rows: Sequence[dict[str, Any]]) -> str:
+    long = [row["cool"] for row in rows if row["cool"]["default"]["median"] >= LEAST_NS]
+    short = [row["cool"] for row in rows if row["cool"]["default"]["median"] < LEAST_NS]
+    said = [
+        f"{len(one)} of {what}: geometric mean {geometric_mean([row['to_default'] for row in one]):.3f} of cuBLAS's default "
+        f"(at least {min(row['to_default'] for row in one):.3f}), "
+        f"{geometric_mean([row['to_best'] for row in one]):.3f} of the best of eight "
+        f"(at least {min(row['to_best'] for row in one):.3f})"
+        for one, what in ((long, "20 us and more"), (short, "less"))
+        if one
+    ]
+    tried = [1 / row["to_best_own"] for row in (row["cool"] for row in rows) if "to_best_own" in row]
+    if tried:
+        said.append(
+            f"auto's choice takes {100 * (median(tried) - 1):.1f} % longer than the best tile and schedule tried "
+            f"(median of {len(tried)}), at worst {100 * (max(tried) - 1):.1f} %"
+        )
+    return "; ".join(said) + "."
 
 
 def _table(titles: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
