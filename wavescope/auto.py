@@ -17,6 +17,7 @@ from wavescope.errors import ShapeError, UsageError
 from wavescope.grid_model import MAX_SPLITS, in_step
 from wavescope.kernels import KERNELS, facts, fitting_tiles, kernel_for
 from wavescope.occupancy import Resources, require_fit
+from wavescope.power_cap import stretch
 from wavescope.problem import Problem, Tile
 from wavescope.raster import DEFAULT_RASTER, Raster
 from wavescope.schedule import SPLIT_SCHEDULES
@@ -190,6 +191,7 @@ def _candidates(
     sums = _Sums(costs, device.sms, ctas, tiles, mean_k)
     for variant in variants or _schedules(costs, tiles, k_iters, device.sms * ctas, raster, work):
         summed_ns = sums.cycles(variant) / costs.clock_mhz * 1e3
+        summed_ns *= stretch(costs, tiles * mean_k, summed_ns, device.sms)
         quick = ctas == 1 and variant.schedule not in SPLIT_SCHEDULES
         units = tiles * (variant.parts or 1) if variant.schedule == "splitk" else tiles
         yield Choice(kernel, tile, variant, summed_ns, summed_ns, costs.exact, units / _QUICK if quick else units)

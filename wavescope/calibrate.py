@@ -14,6 +14,7 @@ from wavescope.calibration_row import Calibration, source_text
 from wavescope.device import Device
 from wavescope.errors import UsageError
 from wavescope.fit_alone import fit_alone
+from wavescope.fit_cap import fit_cap
 from wavescope.fit_edges import fit_edges
 from wavescope.fit_replayed import fit_k_iters, fit_slowdown
 from wavescope.fit_shared import fit_shared
@@ -169,6 +170,7 @@ def fit(traces: Sequence[Trace], near: Calibration | None = None, otherwise: Cal
         noise=_noise(whole or recorded),
         source=_source(every, [name for name in missing + unseen if name not in held], estimated),
     )
+    fitted = replace(fitted, capped_tflops=fit_cap(recorded, fitted))
     if ctas_per_sm == 1 and not in_step:
         return fitted
     if ctas_per_sm > 1 and not whole:
