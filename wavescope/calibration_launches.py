@@ -11,9 +11,10 @@ from itertools import zip_longest
 from wavescope.device import Device
 from wavescope.errors import ShapeError, UsageError
 from wavescope.grid_model import GridModel
-from wavescope.kernels import KERNELS, copies_ahead, facts, fitting_tiles, kernel_for
+from wavescope.kernels import KERNELS, copies_ahead, facts, fitting_tiles, kernel_for, takes_turns
 from wavescope.occupancy import Resources, require_fit
 from wavescope.problem import Dtype, Problem, Tile
+from wavescope.schedule import SPLIT_SCHEDULES
 from wavescope.trace import Trace
 from wavescope.variant import Variant
 
@@ -128,7 +129,9 @@ def planned(kernel: str, tile: Tile, dtype: Dtype, places: int) -> tuple[Planned
         number = max(1, round((tiles or _full(tile)) * places))
         return Planned(_problem(tile, dtype, number, k_iters, cut), tile, Variant.parse(text), kernel)
 
-    return tuple(one(*launch) for launch in launches)
+    every = [one(*launch) for launch in launches]
+    # where teams take turns, launches of cut tiles are not described (launch_costs.recorded_launch)
+    return tuple(one for one in every if not (takes_turns(kernel) and one.variant.schedule in SPLIT_SCHEDULES))
 
 
 def _full(tile: Tile) -> float:
