@@ -104,7 +104,10 @@ __device__ __forceinline__ void advance(Place& at) {
 // assembler takes no more registers than the launch bounds leave, whatever setmaxnreg says.)
 __device__ __forceinline__ void wait_for(unsigned int barrier, unsigned int parity) {
     for (int tries = 0; !try_wait(barrier, parity); ++tries)
-        if (tries == 1 << 25) return release(ring.error, 1);
+        if (tries == 1 << 25) {
+            *static_cast<volatile unsigned int*>(ring.error) = 1;
+            return;
+        }
 }
 
 // The same; the cycles it took, where they are recorded.

@@ -116,6 +116,15 @@ def test_every_kernel_that_runs_here_takes_part() -> None:
     assert {one.kernel for one in rank(Problem(2304, 2304, 4096, "fp32"), H200).choices} == {"gemm_simt"}
 
 
+def test_teams_that_take_turns_keep_tiles_whole() -> None:
+    found = rank(PARTIAL, H200, kernel="gemm_sm90_pingpong")
+    assert {one.variant.schedule for one in found.choices} == {"persistent", "fixed"}
+    assert all(one.exact for one in found.choices)
+    assert "gemm_sm90_pingpong" in {one.kernel for one in rank(PARTIAL, H200).choices}
+    named = rank(PARTIAL, H200, kernel="gemm_sm90_pingpong", variants=[Variant("tailsplit")])
+    assert named.best.variant.schedule == "tailsplit"  # asked for
+
+
 def test_few_of_many_are_simulated_within_a_second() -> None:
     for problem in (PARTIAL, Problem(2**15, 2**15, 512), Problem(128, 128, 2**20)):
         begin = time.process_time()

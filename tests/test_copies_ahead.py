@@ -18,7 +18,7 @@ from wavescope.fixup_costs import estimated_beside_cycles
 from wavescope.grid_model import GridModel
 from wavescope.job_costs import costs_used
 from wavescope.jobs import beside_a_share
-from wavescope.kernels import GEMM_SM90, adds_beside, copies_ahead
+from wavescope.kernels import GEMM_SM90, adds_beside, copies_ahead, takes_turns
 from wavescope.launch_costs import fixup_cycles, gap_cycles, prologue_and_exit_cycles, recorded_launch
 from wavescope.leave_one_out import leave_one_out
 from wavescope.problem import Problem, Tile
@@ -53,6 +53,7 @@ def test_which_kernels_do() -> None:
     assert [copies_ahead(name) for name in ("gemm_sm90", "gemm_sm90_pingpong", "gemm_mma", "triton_matmul")] == [
         True, True, False, False,
     ]  # fmt: skip
+    assert [takes_turns(name) for name in ("gemm_sm90", "gemm_sm90_pingpong", "gemm_mma")] == [False, True, False]
     assert [adds_beside(name) for name in ("gemm_sm90", "gemm_sm90_pingpong", "gemm_mma")] == [True, False, False]
 
 
@@ -189,12 +190,68 @@ def test_what_other_warps_do_meanwhile_is_no_gap_and_no_share() -> None:
     assert fixup_cycles(beside).partial == pytest.approx(QUIET.partial_cycles, abs=1)
 
 
-def test_two_units_at_once_are_refused() -> None:
-    _, trace = run(AHEAD, "persistent", None)
-    lanes = np.where(trace.spans.kind == Kind.CTA, 0, trace.spans.unit % 2)
-    trace = replace(trace, spans=replace(trace.spans, lane=lanes))
-    with pytest.raises(UsageError, match="work on two units at once, which a calibration does not describe"):
-        fit([trace])
+def taking_turns(trace: Trace, store: int) -> Trace:
+    """The trace as teams that take turns leave it: a tile is stored, and the next begun, beside a main loop."""
+    spans = trace.spans.select(np.lexsort((trace.spans.begin_clock, trace.spans.cta)))
+    is_mac = spans.kind == Kind.MAC
+    again = np.append(False, spans.cta[1:] == spans.cta[:-1])
+    turn = np.zeros(len(spans), np.int64)
+    for cta in np.unique(spans.cta):
+        mine = is_mac & (spans.cta == cta)
+        turn[mine] = np.arange(np.count_nonzero(mine))
+    early = np.where(is_mac & again & (turn > 0), 900, 0)
+    macs = spans.select(is_mac)
+    stored = replace(
+        macs,
+        kind=np.full(len(macs), int(Kind.EPILOGUE)),
+        begin_clock=macs.end_clock,
+        end_clock=macs.end_clock + store,
+        begin_ns=macs.end_ns,
+        end_ns=macs.end_ns + store,
+        lane=turn[is_mac] % 2,
+    )
+    shown = replace(spans, begin_clock=spans.begin_clock - early, lane=np.where(is_mac, turn % 2, 0))
+    return replace(trace, spans=join([shown, stored]))
+
+
+def test_units_in_turn_are_described_one_after_another() -> None:
+    hidden = replace(
+        QUIET,
+        kernel="gemm_sm90_pingpong",
+        epilogue_cycles=0.0,
+        gap_cycles=0.0,
+        queue_gap_cycles=0.0,
+        exit_cycles=3000.0,
+    )
+    for name in ("persistent", "fixed", "dynamic"):
+        _, trace = run(hidden, name, None, Problem(128 * 36, 256 * 11, 64 * 32))
+        plain, turns = (recorded_launch(one, one.launches[0]) for one in (trace, taking_turns(trace, 2000)))
+        assert not (turns.spans.kind == Kind.EPILOGUE).any()
+        assert np.array_equal(np.sort(turns.cycles), np.sort(plain.cycles)), name
+        assert np.array_equal(np.sort(gap_cycles(turns)), np.sort(gap_cycles(plain))), name
+        assert prologue_and_exit_cycles(turns)[1] == pytest.approx(3000, abs=1)
+    _, trace = run(hidden, "persistent", None, Problem(128 * 36, 256 * 11, 64 * 32))
+    found = fit([taking_turns(trace, 2000)])
+    assert found.cycles_per_k_iter * 32 + found.fixed_cycles == pytest.approx(
+        hidden.cycles_per_k_iter * 32 + hidden.fixed_cycles, rel=0.001
+    )
+    assert (found.epilogue_cycles, found.gap_cycles) == (0, 0)
+    assert not {"epilogue_cycles", "beside_cycles"} & {*found.unseen, *found.estimated}
+
+
+def test_parts_at_once_are_refused() -> None:
+    for kernel in ("gemm_sm90", "gemm_sm90_pingpong"):
+        _, trace = run(replace(AHEAD, kernel=kernel))
+        lanes = np.where(trace.spans.kind == Kind.MAC, (trace.spans.unit >= 132).astype(np.int64), 0)
+        trace = replace(trace, spans=replace(trace.spans, lane=lanes))
+        with pytest.raises(UsageError, match=r"work on two units at once, .* where tiles are cut \(tailsplit\)"):
+            fit([trace])
+
+
+def test_the_plan_of_a_kernel_that_takes_turns_keeps_tiles_whole() -> None:
+    (plan,) = plans(H200, [Tile(128, 192, 64)], ["bf16"], "gemm_sm90_pingpong")
+    assert [str(one.variant) for one in plan].count("persistent") == 3
+    assert {one.variant.schedule for one in plan} == {"fixed", "persistent", "dynamic"}
 
 
 def test_scaling_moves_what_a_unit_costs_once() -> None:

@@ -200,10 +200,18 @@ def test_each_block_of_the_check_ends_where_its_tile_does(monkeypatch: pytest.Mo
     assert found.dtype == np.int32
 
 
-def test_every_tile_is_whole_blocks_of_the_check() -> None:
+def test_a_tile_that_is_not_whole_blocks_of_the_check_is_refused() -> None:
+    refused = set()
     for kernel in kernels.KERNELS:
         for code in kernel.codes:
-            assert code.tile.m % _CHECK_BLOCK == code.tile.n % _CHECK_BLOCK == 0
+            problem, work = Problem(500, 700, 300, kernel.dtypes[0]), Work("ragged", 3)
+            if code.tile.m % _CHECK_BLOCK == code.tile.n % _CHECK_BLOCK == 0:
+                assert k_ends_of_checks(problem, code.tile, work).shape == (8, 11)
+                continue
+            refused.add(code.tile)
+            with pytest.raises(UsageError, match=f"tile {code.tile} with work ragged:3 cannot be verified"):
+                k_ends_of_checks(problem, code.tile, work)
+    assert refused
 
 
 def defines(kernel: kernels.Kernel, code: kernels.TileCode, schedule: str, probe: bool) -> dict[str, int]:

@@ -15,8 +15,9 @@ from wavescope.calibration_row import Calibration
 from wavescope.device import Device
 from wavescope.errors import ShapeError, UsageError
 from wavescope.grid_model import MAX_SPLITS, in_step
-from wavescope.kernels import KERNELS, facts, fitting_tiles, kernel_for
+from wavescope.kernels import KERNELS, facts, fitting_tiles, kernel_for, takes_turns
 from wavescope.occupancy import Resources, require_fit
+from wavescope.power_cap import stretch
 from wavescope.problem import Problem, Tile
 from wavescope.raster import DEFAULT_RASTER, Raster
 from wavescope.schedule import SPLIT_SCHEDULES
@@ -188,17 +189,22 @@ def _candidates(
     tiles, k_iters = tile.num_tiles(problem), tile.k_iters(problem)
     mean_k = k_iters if work is None else max(1, round(float(work.k_iters_of(problem, tile).mean())))
     sums = _Sums(costs, device.sms, ctas, tiles, mean_k)
-    for variant in variants or _schedules(costs, tiles, k_iters, device.sms * ctas, raster, work):
+    whole = takes_turns(kernel)
+    for variant in variants or _schedules(costs, tiles, k_iters, device.sms * ctas, raster, work, whole):
         summed_ns = sums.cycles(variant) / costs.clock_mhz * 1e3
+        summed_ns *= stretch(costs, tiles * mean_k, summed_ns, device.sms)
         quick = ctas == 1 and variant.schedule not in SPLIT_SCHEDULES
         units = tiles * (variant.parts or 1) if variant.schedule == "splitk" else tiles
         yield Choice(kernel, tile, variant, summed_ns, summed_ns, costs.exact, units / _QUICK if quick else units)
 
 
 def _schedules(
-    costs: Calibration, tiles: int, k_iters: int, places: int, raster: Raster, work: Work | None
+    costs: Calibration, tiles: int, k_iters: int, places: int, raster: Raster, work: Work | None, whole: bool
 ) -> Iterator[Variant]:
-    """Schedules that differ from one another here, with the numbers that the grid-size model likes best."""
+    """Schedules that differ from one another here, with the numbers that the grid-size model likes best.
+
+    `whole`: only those that keep tiles whole.
+    """
     yield Variant("persistent", raster=raster)
     if tiles > places:  # else it is the same
         yield Variant("fixed", raster=raster)
@@ -206,6 +212,8 @@ def _schedules(
         yield Variant("dynamic", raster=raster)
         yield Variant("persistent", raster=raster, order="lpt")
         yield Variant("dynamic", raster=raster, order="lpt")
+        return
+    if whole:
         return
     model, left = costs.grid_model, tiles % places
     numbers = range(2, min(k_iters, MAX_SPLITS) + 1)

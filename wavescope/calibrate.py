@@ -14,11 +14,12 @@ from wavescope.calibration_row import Calibration, source_text
 from wavescope.device import Device
 from wavescope.errors import UsageError
 from wavescope.fit_alone import fit_alone
+from wavescope.fit_cap import fit_cap
 from wavescope.fit_edges import fit_edges
 from wavescope.fit_replayed import fit_k_iters, fit_slowdown
 from wavescope.fit_shared import fit_shared
 from wavescope.fixup_costs import estimated_beside_cycles, estimated_fixup_cycles
-from wavescope.kernels import adds_beside
+from wavescope.kernels import adds_beside, takes_turns
 from wavescope.launch_costs import (
     RecordedLaunch,
     clock_spread,
@@ -152,6 +153,10 @@ def fit(traces: Sequence[Trace], near: Calibration | None = None, otherwise: Cal
         costs["beside_cycles"] = estimated_beside_cycles(tile)
         missing.remove("beside_cycles")
         estimated.append("beside_cycles")
+    hidden = set() if adds_beside(kernel) else {"beside_cycles"}
+    hidden |= {"epilogue_cycles"} if takes_turns(kernel) else set()  # tiles are stored beside other main loops
+    missing = [name for name in missing if name not in hidden]
+    unseen = [name for name in unseen if name not in hidden]
     costs["edge_slowdown"] = held.get("edge_slowdown", 0.0) if slowdown is None else slowdown
     values: dict[str, Any] = {"fill_cycles": 0.0, "beside_cycles": 0.0, **costs, **latencies, **fixups}
     clock, idle_clock = _clocks(recorded)
@@ -169,6 +174,7 @@ def fit(traces: Sequence[Trace], near: Calibration | None = None, otherwise: Cal
         noise=_noise(whole or recorded),
         source=_source(every, [name for name in missing + unseen if name not in held], estimated),
     )
+    fitted = replace(fitted, capped_tflops=fit_cap(recorded, fitted))
     if ctas_per_sm == 1 and not in_step:
         return fitted
     if ctas_per_sm > 1 and not whole:

@@ -112,7 +112,8 @@ def _scaled(row: Calibration, kernel: str, tile: Tile, dtype: Dtype, device: Dev
     """`row`'s cycles a multiply-add and an SM's rate, applied to another tile, dtype, kernel or device.
 
     Latencies (pipeline fill, prologue, turnaround) stay, storing and partial sums go with
-    the tile's area, the clock keeps its ratio to the device's maximum.  Where only one of
+    the tile's area, the clock keeps its ratio to the device's maximum; another card's power
+    cap is not known.  Where only one of
     the kernels copies operands ahead, what a unit costs once is what filling costs a CTA.
     """
     notes = [f"unit costs are estimated, scaled from {row.name} by multiply-adds and FLOP a clock"]
@@ -124,6 +125,7 @@ def _scaled(row: Calibration, kernel: str, tile: Tile, dtype: Dtype, device: Dev
         notes.append(f"the FLOP a clock of {kernel} on {device.name} is not known and taken as that of {row.name}")
     if row.device != device.name:
         notes.append("memory bandwidth and cache of the other device are not in the estimate")
+    same_card = row.device == device.name and DTYPE_BYTES[row.dtype] == DTYPE_BYTES[dtype]
     area_ratio = (tile.m * tile.n) / (row.tile.m * row.tile.n)
     clock_ratio = device.max_clock_mhz / origin.max_clock_mhz if origin else 1.0
     fixed, fill = row.fixed_cycles, row.fill_cycles
@@ -149,6 +151,7 @@ def _scaled(row: Calibration, kernel: str, tile: Tile, dtype: Dtype, device: Dev
         spare_cycles=row.spare_cycles * area_ratio,
         clock_mhz=row.clock_mhz * clock_ratio,
         idle_clock_mhz=row.idle_clock_mhz * clock_ratio,
+        capped_tflops=row.capped_tflops if same_card else 0.0,
         exact=False,
         notes=tuple(notes),
     )

@@ -11,9 +11,10 @@ from itertools import zip_longest
 from wavescope.device import Device
 from wavescope.errors import ShapeError, UsageError
 from wavescope.grid_model import GridModel
-from wavescope.kernels import KERNELS, copies_ahead, facts, fitting_tiles, kernel_for
+from wavescope.kernels import KERNELS, copies_ahead, facts, fitting_tiles, kernel_for, takes_turns
 from wavescope.occupancy import Resources, require_fit
 from wavescope.problem import Dtype, Problem, Tile
+from wavescope.schedule import SPLIT_SCHEDULES
 from wavescope.trace import Trace
 from wavescope.variant import Variant
 
@@ -43,7 +44,8 @@ LAUNCHES = (
 )
 # For kernels that copy operands ahead, one CTA an SM.  A persistent launch beside fixed ones tells
 # what filling costs a CTA; 1.5 tiles a place, the tail in halves, leaves no CTA without a part, so
-# that each adds its share while it multiplies a whole tile.
+# that each adds its share while it multiplies a whole tile.  FULL tells what the power cap leaves.
+FULL = 0.0  # as many tiles a place as take 150 to 250 us on an H200, the last wave all but full
 LAUNCHES_AHEAD = (
     (1.23, 64, "fixed", 0),
     (2.4, 16, "persistent", 0),
@@ -51,6 +53,7 @@ LAUNCHES_AHEAD = (
     (1.23, 64, "streamk", 0),
     (0.6, 64, "splitk:3", 0),
     (0.45, 64, "tailsplit:2", 0),
+    (FULL, 64, "persistent", 0),
     (1.2, 64, "tailsplit:4", 0),
     (2.4, 64, "persistent", 0),
     (1.9, 16, "fixed", 0),
@@ -58,6 +61,7 @@ LAUNCHES_AHEAD = (
     (1.6, 32, "hybrid", 0),
     (1.9, 32, "fixed", 24),
 )
+_FULL_ELEMENTS = 8 * 128 * 128  # of C that each place has there; with 64 k_iters of 64 about 170 us
 _OFF_SQUARE = 1.6  # how much longer one side may be, so that the number of tiles comes out
 
 # Where costs are not known yet, Stream-K takes as many CTAs as fit.
@@ -120,10 +124,19 @@ def _first_dtypes(device: Device, kernel: str | None) -> list[Dtype]:
 def planned(kernel: str, tile: Tile, dtype: Dtype, places: int) -> tuple[Planned, ...]:
     """The launches for one tile on a device with that many places, the most telling first."""
     launches = LAUNCHES_AHEAD if copies_ahead(kernel) else LAUNCHES
-    return tuple(
-        Planned(_problem(tile, dtype, max(1, round(tiles * places)), k_iters, cut), tile, Variant.parse(text), kernel)
-        for tiles, k_iters, text, cut in launches
-    )
+
+    def one(tiles: float, k_iters: int, text: str, cut: int) -> Planned:
+        number = max(1, round((tiles or _full(tile)) * places))
+        return Planned(_problem(tile, dtype, number, k_iters, cut), tile, Variant.parse(text), kernel)
+
+    every = [one(*launch) for launch in launches]
+    # where teams take turns, launches of cut tiles are not described (launch_costs.recorded_launch)
+    return tuple(one for one in every if not (takes_turns(kernel) and one.variant.schedule in SPLIT_SCHEDULES))
+
+
+def _full(tile: Tile) -> float:
+    """Tiles a place, a little less than a whole number."""
+    return max(1, round(_FULL_ELEMENTS / (tile.m * tile.n))) - 0.05
 
 
 def _problem(tile: Tile, dtype: Dtype, tiles: int, k_iters: int, cut: int) -> Problem:

@@ -61,7 +61,8 @@ class Calibration:
     differ by `clock_spread` (relative standard deviation), units by `noise`.
     `idle_gain` is the share of the k_iters' cost saved when the rest of the device idles;
     it is 0 with several CTAs per SM, where sharing accounts for what partly filled waves
-    save.
+    save.  `capped_tflops` is the rate of issued multiply-adds that the card's power cap
+    leaves in a long launch (power_cap.py; 0: not known).
 
     A cost that the launches did not show (`unseen`) is 0, or part of cycles_per_k_iter;
     sharing is 1 then.  What partial sums cost is `estimated` instead.
@@ -101,6 +102,7 @@ class Calibration:
     edge_slowdown: float
     noise: float
     source: str
+    capped_tflops: float = 0.0
     exact: bool = True
     notes: tuple[str, ...] = ()
 
@@ -149,7 +151,9 @@ class Calibration:
         )
 
 
-COLUMNS = tuple(entry.name for entry in fields(Calibration) if entry.name not in ("exact", "notes"))
+_NO_COLUMNS = ("exact", "notes", "source")
+COLUMNS = (*(entry.name for entry in fields(Calibration) if entry.name not in _NO_COLUMNS), "source")
+_LATER = "capped_tflops"  # the column that files of before 2026-12 lack: not known there
 _TEXTS = ("kernel", "dtype", "device", "source")
 _NUMBERS = tuple(name for name in COLUMNS if name not in (*_TEXTS, "tile", "ctas_per_sm"))
 # What a number may be; cycles and ns otherwise.
@@ -164,6 +168,7 @@ _RANGES = {
     "stream_slowdown": (0.0, 100.0),
     "edge_slowdown": (0.0, 100.0),
     "noise": (0.0, 1.0),
+    "capped_tflops": (0.0, 1e5),
 }
 _CYCLES = (0.0, 1e9)
 _MAX_CTAS_PER_SM = 1024
@@ -178,11 +183,15 @@ def parse(text: str, where: str, advice: str = "reinstall wavescope") -> tuple[C
     reader = csv.DictReader(io.StringIO(text, newline=""), strict=True)
     rows: dict[tuple[object, ...], Calibration] = {}
     try:
-        if tuple(reader.fieldnames or ()) != COLUMNS:
-            missing = [name for name in COLUMNS if name not in (reader.fieldnames or ())]
+        names = tuple(reader.fieldnames or ())
+        old = names == tuple(name for name in COLUMNS if name != _LATER)
+        if names != COLUMNS and not old:
+            missing = [name for name in COLUMNS if name not in names]
             what = f"lacks the column {missing[0]}" if missing else "has other columns than this wavescope writes"
             raise InputError(f"{where}: {what}; {advice}")
         for cells in reader:
+            if old:
+                cells[_LATER] = "0"
             row = _row(cells, f"{where}: line {reader.line_num}", advice)
             if row.key in rows:
                 _refuse(f"{where}: line {reader.line_num}", f"{row.name} is there twice", advice)

@@ -252,9 +252,12 @@ def copies_ahead(name: str) -> bool:
 
 def adds_beside(name: str) -> bool:
     """Whether other warps of that kernel add a CTA's share of partial sums while it multiplies a whole tile."""
-    return copies_ahead(name) and all(
-        code.teams == 1 for kernel in ALL_KERNELS if kernel.name == name for code in kernel.codes
-    )
+    return copies_ahead(name) and not takes_turns(name)
+
+
+def takes_turns(name: str) -> bool:
+    """Whether that kernel's CTAs have teams of warps that take units in turn: one stores while another multiplies."""
+    return any(code.teams > 1 for kernel in ALL_KERNELS if kernel.name == name for code in kernel.codes)
 
 
 def kernel_for(problem: Problem, device: Device, name: str | None = None, tile: Tile | None = None) -> Kernel:

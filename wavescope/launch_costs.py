@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from wavescope.device import Device
 from wavescope.errors import UsageError
 from wavescope.jobs import beside_a_share
-from wavescope.kernels import adds_beside
+from wavescope.kernels import adds_beside, takes_turns
 from wavescope.replay import schedule_of
 from wavescope.schedule import Schedule
 from wavescope.states import dense_index
@@ -105,15 +105,16 @@ class RecordedLaunch:
 def recorded_launch(trace: Trace, launch: Launch) -> RecordedLaunch:
     """The spans of one launch of a trace.
 
+    Where teams of a CTA take its units in turn, these are described as one after another
+    (_one_after_another).
+
     Raises: UsageError where a unit does not say its k_iters, or is none of its schedule's,
-    and where a CTA works on two at once.
+    and where a CTA works on two at once that are parts of tiles.
     """
     spans = trace.spans.select(trace.spans.launch_id == launch.launch_id)
-    if (spans.lane[spans.kind == Kind.MAC] > 0).any():
-        raise UsageError(
-            f"CTAs of launch {launch.launch_id} ({launch.kernel}) work on two units at once, which a calibration does "
-            "not describe; calibrate on others"
-        )
+    in_turn = takes_turns(launch.kernel) or bool((spans.lane[spans.kind == Kind.MAC] > 0).any())
+    if in_turn:
+        spans = _one_after_another(spans)
     ctas, macs = spans.select(spans.kind == Kind.CTA), spans.select(spans.kind == Kind.MAC)
     units = macs if len(macs) else ctas
     if len(units) == 0 or (units.k_begin == NULL).any() or (units.k_end <= units.k_begin).any():
@@ -135,7 +136,30 @@ def recorded_launch(trace: Trace, launch: Launch) -> RecordedLaunch:
         planned = np.minimum(np.searchsorted(schedule.unit, units.unit), schedule.num_units - 1)
         if not np.array_equal(schedule.unit[planned], units.unit):
             raise UsageError(f"units of launch {launch.launch_id} are not those of its schedule {launch.schedule}")
+        if in_turn and schedule.num_slots:
+            raise UsageError(
+                f"CTAs of launch {launch.launch_id} ({launch.kernel}) work on two units at once, which a calibration "
+                f"does not describe where tiles are cut ({launch.schedule}); calibrate on others"
+            )
     return RecordedLaunch(launch, trace.device, spans, ctas, units, rank // launch.places, schedule, planned)
+
+
+def _one_after_another(spans: Spans) -> Spans:
+    """Spans of CTAs whose teams take units in turn, as if each CTA did one after another.
+
+    The tensor cores are those of one main loop at a time, in the order of their ends; a
+    unit's begins when the one before is done with them.  Tiles are stored beside another
+    main loop, so that time is none of a CTA's own, but for the last, which counts as its exit.
+    """
+    spans = spans.select(spans.kind != Kind.EPILOGUE)
+    macs = np.flatnonzero(spans.kind == Kind.MAC)
+    macs = macs[np.lexsort((spans.end_clock[macs], spans.cta[macs]))]
+    after = np.append(False, spans.cta[macs[1:]] == spans.cta[macs[:-1]])
+    later, before = macs[after], np.roll(macs, 1)[after]
+    begin_ns, begin_clock = spans.begin_ns.copy(), spans.begin_clock.copy()
+    begin_ns[later] = np.maximum(begin_ns[later], spans.end_ns[before])
+    begin_clock[later] = np.maximum(begin_clock[later], spans.end_clock[before])
+    return replace(spans, begin_ns=begin_ns, begin_clock=begin_clock)
 
 
 def idle_share(one: RecordedLaunch) -> FloatArray:

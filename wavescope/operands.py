@@ -9,7 +9,7 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from wavescope.errors import IntegrityError
+from wavescope.errors import IntegrityError, UsageError
 from wavescope.kernels import DTYPE_IDS, LAYOUT_IDS
 from wavescope.launch import Function, Stream, allocate, download, fill_bytes, launch, load
 from wavescope.nvrtc import compile_kernel, kernel_directory
@@ -130,8 +130,15 @@ def fill_set(kernels: OperandKernels, operands: OperandSet, values: Values, seed
 def k_ends_of_checks(problem: Problem, tile: Tile, work: Work) -> NDArray[np.int32]:
     """How much of k the elements of each CTA of check.cu sum over, [rows of CTAs, columns of CTAs].
 
-    Such a CTA's elements lie in one tile: every tile is a multiple of _CHECK_BLOCK.
+    Such a CTA's elements lie in one tile.
+
+    Raises: UsageError for a tile that is no multiple of _CHECK_BLOCK.
     """
+    if tile.m % _CHECK_BLOCK or tile.n % _CHECK_BLOCK:
+        raise UsageError(
+            f"tile {tile} with work {work} cannot be verified, since m or n is no multiple of {_CHECK_BLOCK}; "
+            "use another tile, such as 128x128x64"
+        )
     of_tile = np.minimum(work.k_iters_of(problem, tile).astype(np.int64) * tile.k, problem.k)
     rows, columns = (np.arange(-(-size // _CHECK_BLOCK)) * _CHECK_BLOCK for size in (problem.m, problem.n))
     return of_tile[np.ix_(rows // tile.m, columns // tile.n)].astype(np.int32)

@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 from wavescope.calibration_row import Calibration
 from wavescope.jobs import Jobs
 from wavescope.list_schedule import FloatArray, IntArray, JobCosts, Occupied
+from wavescope.power_cap import stretch
 from wavescope.schedule import Schedule
 from wavescope.trace import NULL, IntColumn, Kind, Spans
 
@@ -82,10 +83,12 @@ def recorded_spans(
     """Spans as a device records them: times floored to the timer's step, cycles to whole ones.
 
     The clock rises with the share of SMs that have no CTA yet, or none any more, but no
-    SM's beyond the device's maximum.  `offset` of each SM's clock64 in cycles.
+    SM's beyond the device's maximum; all are lower where the launch reaches the power cap
+    (power_cap.py).  `offset` of each SM's clock64 in cycles.
     """
     limit = max_clock_mhz * float(ns_per_cycle.min()) / 1e3  # the fastest SM may reach the maximum
     nominal, real = _warp(spans, len(ns_per_cycle), calibration.idle_clock_mhz / calibration.clock_mhz, limit)
+    real *= stretch(calibration, int(schedule.k_iters.sum()), float(real[-1]), len(ns_per_cycle))
 
     def at_ns(at: FloatArray) -> IntColumn:
         return np.floor((np.interp(at, nominal, real) + ROUNDING_NS) / TIMER_STEP_NS).astype(np.int64) * TIMER_STEP_NS

@@ -24,7 +24,7 @@ from pathlib import Path
 from statistics import geometric_mean, median
 from typing import Any
 
-from readme_tables import rewrite_hopper
+from readme_tables import LEAST_NS, rewrite_hopper
 
 from wavescope import __version__
 from wavescope.auto import rank
@@ -52,7 +52,8 @@ TAIL = (
     (512, 512, 8192), (256, 256, 16384), (128, 128, 32768), (640, 5120, 5120), (1024, 1024, 1024),
     (2048, 4352, 4096), (1152, 4352, 4096), (2816, 2816, 8192), (4096, 14336, 4096), (777, 11008, 4096),
 )  # fmt: skip
-SEED, SHAPES, LEAST_NS = 20261130, 40, 20e3
+SEED, SHAPES, SHORT_SHAPES = 20261130, 40, 8
+LONG_FLOP = 1.6e10  # 20 us at 800 TFLOP/s
 TRIED = 30  # random shapes on which every combination runs
 PROPOSALS = 8
 # What runs on the first TRIED random problems: whole tiles of every size, cut ones of some.
@@ -69,10 +70,15 @@ PROBED = ((4096, 4096, 4096), (2304, 2304, 4096), (4096, 4096, 1024))
 PROBE_ROUNDS = 100  # each gives two pairs of graphs
 
 
-def random_shapes(count: int) -> list[Problem]:
-    """m, n, k log-uniform in 128 to 8192, multiples of 8."""
+def random_shapes() -> list[Problem]:
+    """m, n, k log-uniform in 128 to 8192, multiples of 8: the first SHAPES of 20 us and more, then SHORT_SHAPES others."""
     draw = random.Random(SEED)
-    return [Problem(*(round(128 * 64 ** draw.random() / 8) * 8 for _ in range(3))) for _ in range(count)]
+    long: list[Problem] = []
+    short: list[Problem] = []
+    while len(long) < SHAPES:
+        problem = Problem(*(round(128 * 64 ** draw.random() / 8) * 8 for _ in range(3)))
+        (long if problem.flop >= LONG_FLOP else short).append(problem)
+    return long + short[:SHORT_SHAPES]
 
 
 class Race:
@@ -338,7 +344,7 @@ def main() -> None:
             for shape in LARGE if part == "large" else TAIL:
                 keep(part, [against_library(Problem(*shape), device, both, every=False, named=True)[0]])
         elif part == "random":
-            for index, problem in enumerate(random_shapes(SHAPES)):
+            for index, problem in enumerate(random_shapes()):
                 row, combinations = against_library(problem, device, ("cool",), every=index < TRIED)
                 keep(part, [row | {"combinations": combinations}])
         else:

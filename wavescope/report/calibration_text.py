@@ -35,6 +35,7 @@ _CONSTANTS = (
     ("MHz", "clock_mhz"),
     ("  others idle", "idle_clock_mhz"),
     ("  spread", "clock_spread"),
+    ("capped TFLOP/s", "capped_tflops"),
     ("sharing", "sharing"),
     ("seniority", "seniority"),
     ("noise", "noise"),
