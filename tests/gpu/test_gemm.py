@@ -372,6 +372,19 @@ def test_steps_of_the_ladder_are_right(device: Device, kernel: Kernel, layout: L
                     verify_one(prepared, prepared.functions.plain, "normal", stream)
 
 
+@pytest.mark.parametrize("kernel", kernels.STEPS, ids=lambda kernel: kernel.name)
+def test_steps_take_tiles_of_unequal_k(device: Device, kernel: Kernel) -> None:
+    if not kernel.runs_on(device):
+        pytest.skip(f"{device.name} has not the instructions of {kernel.name}")
+    for layout, schedule in itertools.product(LAYOUTS, kernel.schedules):
+        problem = Problem(700, 1300, 900, kernel.dtypes[0], layout)
+        stream = open_stream(0, f"{kernel.name} {problem} {schedule}, unequal k")
+        tile, work = kernel.codes[0].tile, Work.parse("ragged:5")
+        prepared = ready(problem, tile, schedule, "grouped3", device, work, kernel=kernel.name)
+        verify_integers(prepared, SHAPE_SEED, stream)
+        check(trace_of(prepared, device, timer_step_ns(prepared.functions.timer, stream)), prepared.schedule)
+
+
 def test_a_ladder_is_measured(device: Device) -> None:
     problem = Problem(1024, 1024, 512)
     entries, missing = climb(problem, device, Variant("persistent"))

@@ -102,7 +102,7 @@ def _result(page: Page, found: Comparison, here: Sequence[Step], library: Standi
         of_report("MHz", lambda report: f"{report.clock.mean_mhz:.0f}" if report.clock else "", 2),
     ]
     columns = fitting(page, [column for column in columns if any(cell.strip() for cell in column.cells)])
-    said = ["x before: time of the step before / own"]
+    said = ["x before: time of the step before that ran / own"]
     if library:
         said.append(f"x {LIBRARY}: time of {LIBRARY} / own")
     if any(column.title == "busy" for column in columns):
