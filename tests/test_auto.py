@@ -18,7 +18,7 @@ from wavescope.calibration_row import Calibration
 from wavescope.cli.contenders import contenders
 from wavescope.cli.main import main
 from wavescope.comparison import Entry
-from wavescope.device import virtual_device
+from wavescope.device import Device, virtual_device
 from wavescope.errors import DeviceError, ShapeError, UsageError
 from wavescope.problem import Problem, Tile
 from wavescope.schedule import SPLIT_SCHEDULES
@@ -123,6 +123,21 @@ def test_teams_that_take_turns_keep_tiles_whole() -> None:
     assert "gemm_sm90_pingpong" in {one.kernel for one in rank(PARTIAL, H200).choices}
     named = rank(PARTIAL, H200, kernel="gemm_sm90_pingpong", variants=[Variant("tailsplit")])
     assert named.best.variant.schedule == "tailsplit"  # asked for
+
+
+def test_shares_at_different_k_only_where_a_and_b_fit_the_l2() -> None:
+    def schedules(k: int, device: Device = H200) -> set[str]:
+        return {one.variant.schedule for one in rank(Problem(2816, 2816, k), device, tiles=[BIG]).choices}
+
+    assert {"streamk", "hybrid", "splitk"} <= schedules(64 * 87)  # 62.7 of 62.9 MB
+    assert schedules(64 * 88) & {"streamk", "hybrid", "splitk"} == {"splitk"}
+    assert {"streamk", "hybrid"} <= schedules(64 * 88, replace(H200, l2_bytes=2 * H200.l2_bytes))
+    # asked for, they are simulated
+    asked = rank(Problem(2816, 2816, 8192), H200, tiles=[BIG], variants=[Variant("hybrid")])
+    assert asked.best.variant.schedule == "hybrid"
+    # shares that are equal parts of tiles walk through k together
+    long = rank(Problem(128 * 4, 256 * 11, 64 * 240), H200, tiles=[BIG])
+    assert Variant("streamk", 132) in {one.variant for one in long.choices}
 
 
 def test_few_of_many_are_simulated_within_a_second() -> None:
