@@ -64,10 +64,10 @@ CUT = {
 }
 KERNELS = (GEMM_SM90, GEMM_SM90_PINGPONG)
 ROUNDS, QUICK_ROUNDS, FINALISTS = 6, 1, 4
-SUSTAINED_S = 0.1
+SUSTAINED_S = 0.08
 SCHEDULES = ((2304, 2304, 4096), (1408, 1408, 4096), (896, 4864, 8192), (2048, 4352, 4096), (3072, 3072, 3072))
 PROBED = ((4096, 4096, 4096), (2304, 2304, 4096), (4096, 4096, 1024))
-PROBE_ROUNDS = 100  # each gives two pairs of graphs
+PROBE_ROUNDS = 60  # each gives a pair of graphs, forwards and backwards
 
 
 def random_shapes() -> list[Problem]:
