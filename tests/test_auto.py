@@ -12,7 +12,7 @@ import pytest
 
 from tests.test_cli_errors import failed
 from wavescope import auto, cuda_device
-from wavescope.auto import MOST_UNITS, OF_EACH, Choice, rank
+from wavescope.auto import CUT_MARGIN, MOST_UNITS, OF_EACH, Choice, rank
 from wavescope.calibration import table
 from wavescope.calibration_row import Calibration
 from wavescope.cli.contenders import contenders
@@ -93,7 +93,21 @@ def test_equal_schedules_go_by_the_simpler_one() -> None:
 def test_the_same_ranking_every_time() -> None:
     first = rank(PARTIAL, H200)
     assert rank(PARTIAL, H200) == first
-    assert all(one.predicted_ns <= other.predicted_ns for one, other in pairwise(first.choices))
+    assert all(with_margin(one) <= with_margin(other) for one, other in pairwise(first.choices))
+
+
+def with_margin(one: Choice) -> float:
+    return one.predicted_ns * (CUT_MARGIN if one.variant.schedule in SPLIT_SCHEDULES else 1)
+
+
+def test_cut_tiles_must_win_by_more_than_their_simulation_errs() -> None:
+    """On a problem where they win by less, whole tiles are taken, and the faster simulation stands among the others."""
+    problem = Problem(2048, 4352, 4096)
+    ranking = rank(problem, H200)
+    cut = min(one.predicted_ns for one in ranking.choices if one.is_cut)
+    whole = min(one.predicted_ns for one in ranking.choices if not one.is_cut)
+    assert whole / CUT_MARGIN < cut < whole
+    assert not ranking.best.is_cut
 
 
 def test_predictions_are_those_of_compare() -> None:

@@ -115,7 +115,7 @@ def test_a_launch_shows_it_for_every_tile() -> None:
 def test_the_shipped_rows_have_one() -> None:
     for row in table():
         if row.kernel.startswith("gemm_sm90"):
-            assert 700 < row.capped_tflops < 900
+            assert 600 < row.capped_tflops < 900  # the least: tiles of 64x128, which the L2 limits
         elif row.kernel in {kernel.name for kernel in KERNELS}:
             assert row.capped_tflops == 0
 

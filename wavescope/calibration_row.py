@@ -11,7 +11,7 @@ from typing import Any, NoReturn
 
 from wavescope.errors import InputError, UsageError
 from wavescope.grid_model import GridModel
-from wavescope.kernels import adds_beside
+from wavescope.kernels import adds_beside, takes_turns
 from wavescope.problem import DTYPES, Dtype, Tile
 
 SIGNIFICANT_DIGITS = 5
@@ -147,7 +147,7 @@ class Calibration:
             share=self.share_cycles,
             spare=self.spare_cycles,
             fill=self.fill_cycles,
-            beside=self.beside_cycles if adds_beside(self.kernel) else None,
+            beside=self.beside_cycles if adds_beside(self.kernel) else 0.0 if takes_turns(self.kernel) else None,
         )
 
 
