@@ -152,7 +152,8 @@ def kernel_names(launches: Sequence[Library], stream: Stream) -> list[str]:
         with profile(activities=[ProfilerActivity.CUDA]) as seen:
             one.launch(0, stream)
             wait(stream, one.deadline_s)
-        names.append(" + ".join(event.name for event in seen.events() if "mem" not in event.name.lower()))
+        kernels = (event.name for event in seen.events() if event.device_type.name == "CUDA")
+        names.append(" + ".join(name for name in kernels if not name.startswith(("Mem", "Activity"))))
     return names
 
 

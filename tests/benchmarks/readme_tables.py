@@ -53,7 +53,7 @@ def _hopper(found: dict[str, Any]) -> list[str]:
                 f"{row['cool']['auto']['mhz']:.0f}",
                 f"{row['cool']['to_default']:.3f}",
                 f"{row['cool']['to_best']:.3f}",
-                row["cool"].get("kernels", [""])[0],
+                re.sub(r"void |<[^+]*", "", row["cool"].get("kernels", [""])[0]),
                 f"{row['sustained']['to_default']:.3f}" if "sustained" in row else "",
                 f"{row['sustained']['to_best']:.3f}" if "sustained" in row else "",
             )
@@ -62,7 +62,9 @@ def _hopper(found: dict[str, Any]) -> list[str]:
         if rows:
             parts.append(f"**{what}** {_means(found[part])}\n\n" + _table(titles, rows))
     if found.get("random"):
-        parts.append(f"**40 random problems** (m, n, k log-uniform in 128 to 8192). {_random(found['random'])}")
+        parts.append(
+            f"**{len(found['random'])} random problems** (m, n, k log-uniform in 128 to 8192). {_random(found['random'])}"
+        )
     rows = [
         (
             row["problem"].removesuffix(" bf16"),
