@@ -15,7 +15,8 @@ fill      in a CTA's first unit, the waits for operands beyond those of later un
 operands  the other waits for operands, as far as they can have left the pipe idle: s - fill, but
           no more than c - n * t - fill.  (A wait is hidden while products are in flight.)
 rest      c less all these: idle cycles of the pipe that no wait for operands explains.  Below 0
-          where the warpgroup that records is done before the others (see _skew).
+          where the warpgroup that records is done before the others, or begins after them (see
+          _skew and AHEAD; its error holds what is below 0 for that).
 
 Products in flight when the last operands have come are pipe, so the pipe drains within mac.
 What follows the mac span is not inside the tile, and part of other factors:
@@ -44,6 +45,11 @@ from wavescope.wave_report import INSIDE_MAC, INSIDE_PARTS, InsideTile, UnitCycl
 
 # Waits in less than this share of the mac cycles are few; from the other share on they are most of the time.
 FEW, MOST = 0.05, 0.5
+# k_iters by which another warpgroup of a team may have begun a unit before the one that records: as many as
+# stages.  H200, 2026-11, gemm_sm90 128x256x64: units of 64 k_iters seemed up to 1,670 cycles (3.3 of its share
+# of a k_iter) shorter than their products take.
+AHEAD = 4
+STAMP_CYCLES = 64  # by which the two stamps of a span together may be late; H200, 2026-11: up to 40 in whole tiles
 SIDE_BY_SIDE = 1.6  # mac spans together, over the time with any of them: beyond, units do not take turns
 WARPGROUP = 128  # threads; one warpgroup of a CTA copies, the others multiply, and the first of them records
 
@@ -82,7 +88,9 @@ def inside_tile(
     errors = {
         "operands": math.hypot(uncertain, skew * np.count_nonzero(limited)),
         "fill": uncertain,
-        "rest": skew * np.count_nonzero(~limited),
+        "rest": skew * np.count_nonzero(~limited)
+        + float(np.clip(pipe - in_mac, 0, AHEAD * skew).sum())
+        + STAMP_CYCLES * len(units),
     }
     columns = {
         "pipe": pipe,
