@@ -85,12 +85,11 @@ def inside_tile(
     operands = np.minimum(waits - fill, idle - fill)
     limited = waits > idle  # by the idle cycles, which the end of the mac span bounds
     skew = per_k_iter * _skew(launch, teams)
+    short = pipe - in_mac
     errors = {
         "operands": math.hypot(uncertain, skew * np.count_nonzero(limited)),
         "fill": uncertain,
-        "rest": skew * np.count_nonzero(~limited)
-        + float(np.clip(pipe - in_mac, 0, AHEAD * skew).sum())
-        + STAMP_CYCLES * len(units),
+        "rest": skew * np.count_nonzero(~limited) + float(np.clip(short, 0, AHEAD * skew + STAMP_CYCLES).sum()),
     }
     columns = {
         "pipe": pipe,
