@@ -73,6 +73,22 @@ def run(
         reduction=variant.reduction,
     )
     alone = (f"clusters of {need.cluster} CTAs are not simulated: each runs by itself",) if need.cluster > 1 else ()
-    notes = (SIMULATED_BECAUSE + reason, *alone)
+    notes = (SIMULATED_BECAUSE + reason, *alone, *_beyond_memory(problem, device, trace, work))
     launches = tuple(replace(launch, notes=(*notes, *launch.notes)) for launch in trace.launches)
     return replace(trace, launches=launches)
+
+
+def _beyond_memory(problem: Problem, device: Device, trace: Trace, work: Work | None) -> tuple[str, ...]:
+    """A remark where memory could not even move the operands once in the simulated time, L2 full at both ends.
+
+    Of irregular work only C is sure to be moved whole.
+    """
+    moved = problem.operand_bytes if work is None else problem.m * problem.n * problem.element_bytes
+    least_ns = (moved - device.l2_bytes) / device.memory_gb_per_s
+    if float(trace.spans.end_ns.max()) >= least_ns:
+        return ()
+    return (
+        f"faster than memory allows: {'A, B and C are' if work is None else 'C is'} {moved / 1e9:.2f} GB, and what of "
+        f"it is not in L2 takes {least_ns / 1e3:.4g} us at least at {device.memory_gb_per_s:.0f} GB/s; bandwidth does "
+        "not enter a simulation",
+    )
