@@ -185,6 +185,14 @@ def test_the_same_work_with_a_ratio_that_excludes_1_is_not_put_down_to_the_sched
 # --- g
 
 
+def test_g_is_of_those_that_cut_tiles() -> None:
+    first = fixture.contender("fixed", fixture.fixed_spans(6), 6)
+    (verdict,) = against(first, persistent("dynamic", length=95_000))
+    assert verdict.outcome == "faster"
+    assert verdict.gain is None
+    assert "g = " not in words(verdict)
+
+
 def test_g_is_the_share_of_what_the_partial_wave_costs() -> None:
     first = fixture.contender("fixed", fixture.fixed_spans(6), 6)
     split = fixture.contender("tailsplit", fixture.split_spans(fixup_ns=10_000), 6)

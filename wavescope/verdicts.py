@@ -191,9 +191,9 @@ def _same_work(found: Comparison, first: Standing, own: Standing) -> str:
 
 
 def _gain(found: Comparison, own: Standing, here: Sequence[Standing]) -> Gain | None:
-    """The share of the ideal gain, where fixed or persistent is there to compare with."""
+    """The share of the ideal gain of one that cuts tiles, where fixed or persistent is there to compare with."""
     mine, its = own.cycles, [(one.cycles.median, one.name) for one in here if one.cycles and _is_base(one)]
-    if mine is None or not its or own.report is None or _is_base(own) or found.work is not None:
+    if mine is None or not its or own.report is None or not own.is_split or found.work is not None:
         return None
     cycles, base = min(its)
     ideal = 1 / wave_efficiency(found.tile.num_tiles(found.problem), max(1, own.report.launch.places))
