@@ -191,7 +191,10 @@ def test_json_is_all_there_is_on_stdout_and_files_agree_with_it(
         assert report["budget"]["duration_ns"] == mine["duration_ns"]
     failed_without = main(["report", str(trace)])
     assert failed_without == 2
-    assert "choose one with --launch: 0 (persistent), 1 (tailsplit)" in capsys.readouterr().err
+    assert (
+        "choose one with --launch: 0 (persistent 2304x2304x4096), 1 (tailsplit 2304x2304x4096)\n"
+        in capsys.readouterr().err
+    )
 
 
 def test_a_bar_judges_the_last_against_the_first(capsys: pytest.CaptureFixture[str]) -> None:

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -139,8 +140,23 @@ def test_times_count_from_the_first_cta() -> None:
 def test_the_launch_asked_for_is_found_or_named_as_missing() -> None:
     trace = trace_from([Span(Kind.CTA, 0, 0, 0, 5)])
     assert launch_of(trace) is launch_of(trace, 0) is trace.launches[0]
-    with pytest.raises(InputError, match="launch 7 is not in the trace; it holds 0"):
+    with pytest.raises(InputError, match="launch 7 is not in the trace; it holds 0$"):
         launch_of(trace, 7)
+
+
+@pytest.mark.parametrize(
+    ("ids", "known"),
+    [
+        (range(13), "0 to 12"),
+        ([0, 3], "0, 3"),
+        ([*range(10), 20, 30], "0, 1, 2, 3, 4, 5, 6, 7, 8, 9 and 2 more"),
+    ],
+)
+def test_a_missing_launch_is_told_which_there_are(ids: Sequence[int], known: str) -> None:
+    trace = trace_from([Span(Kind.CTA, 0, 0, 0, 5)])
+    several = replace(trace, launches=tuple(replace(trace.launches[0], launch_id=i) for i in ids))
+    with pytest.raises(InputError, match=f"launch 99 is not in the trace; it holds {known}$"):
+        launch_of(several, 99)
 
 
 def test_several_launches_need_an_id_and_an_empty_trace_has_none() -> None:

@@ -63,7 +63,9 @@ def launch_of(trace: Trace, launch_id: int | None = None) -> Launch:
     ids = [launch.launch_id for launch in trace.launches]
     if not ids:
         raise NoKernels("the trace holds no launch; record one with 'wavescope profile -o FILE'")
-    known = ", ".join(str(i) for i in ids[:10]) + (", ..." if len(ids) > 10 else "")
+    in_a_row = len(ids) > 2 and ids == list(range(ids[0], ids[0] + len(ids)))
+    listed = ", ".join(str(i) for i in ids[:10]) + (f" and {len(ids) - 10} more" if len(ids) > 10 else "")
+    known = f"{ids[0]} to {ids[-1]}" if in_a_row else listed
     if launch_id is None and len(ids) > 1:
         raise InputError(f"the trace holds {len(ids)} launches; name one of {known}")
     wanted = ids[0] if launch_id is None else launch_id

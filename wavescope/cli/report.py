@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from wavescope.trace import Launch
 
 MAX_LAUNCH_ID = 2**31 - 1
+MOST_NAMED = 20  # launches that are named where one is to be chosen
 
 
 def report(
@@ -57,12 +58,16 @@ def report(
     recorded = load(trace)
     check(recorded)
     if launch_id is None and len(recorded.launches) > 1:
-        ids = ", ".join(_named(entry) for entry in recorded.launches[:10])
-        raise UsageError(f"{trace} holds {len(recorded.launches)} launches; choose one with --launch: {ids}")
+        ids = ", ".join(_named(entry) for entry in recorded.launches[:MOST_NAMED])
+        more = len(recorded.launches) - MOST_NAMED
+        rest = f" and {more} more" if more > 0 else ""
+        raise UsageError(f"{trace} holds {len(recorded.launches)} launches; choose one with --launch: {ids}{rest}")
     return deliver(recorded, launch_id, wanted)
 
 
 def _named(launch: Launch) -> str:
-    """A launch's number, with its schedule and regime where they are known."""
-    known = [word for word in (launch.schedule, launch.timing and launch.timing.regime) if word]
+    """A launch's number, with its schedule, sizes and regime where they are known."""
+    sizes = launch.problem and f"{launch.problem.m}x{launch.problem.n}x{launch.problem.k}"
+    what = " ".join(word for word in (launch.schedule, sizes) if word)
+    known = [word for word in (what, launch.timing and launch.timing.regime) if word]
     return f"{launch.launch_id} ({', '.join(known)})" if known else str(launch.launch_id)
