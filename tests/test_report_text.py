@@ -93,6 +93,38 @@ def test_header_names_device_kernel_schedule_and_clock() -> None:
     assert "SIMULATED" not in header
 
 
+def test_the_header_says_what_a_split_schedule_cut() -> None:
+    real = fixture.report()
+    cut = replace(real, launch=replace(real.launch, schedule="tailsplit", parts=4))
+    header = " ".join(" ".join(section(rendered(cut, 80), "wavescope: ")).split())
+    assert "schedule tailsplit (30 tiles cut into 4, then 132 whole tiles), raster grouped8: " in header
+    unknown = replace(real, launch=replace(real.launch, schedule="tailsplit", parts=None))
+    header = " ".join(" ".join(section(rendered(unknown, 80), "wavescope: ")).split())
+    assert "schedule tailsplit, raster grouped8: " in header
+
+
+def test_counts_of_one_are_singular() -> None:
+    real = fixture.report()
+    one = replace(real, waves=replace(real.waves, num_units=1), launch=replace(real.launch, grid=1, places=1))
+    header = " ".join(" ".join(section(rendered(one, 80), "wavescope: ")).split())
+    assert "raster grouped8: 1 unit, grid 1, 1 place clock" in header
+
+
+@pytest.mark.parametrize(
+    ("store_ns", "partial_ns", "words"),
+    [
+        (8774.0, 8720.0, "661.7 ns a k_iter + 8.774 us to store a tile + 8.720 us to write a partial"),
+        (-218.2, -197.3, "661.7 ns a k_iter - 218.2 ns to store a tile - 197.3 ns to write a partial"),
+        (0.0, 0.0, "661.7 ns a k_iter (units of equal cost"),
+    ],
+)
+def test_fitted_costs_carry_their_sign(store_ns: float, partial_ns: float, words: str) -> None:
+    real = fixture.report()
+    cost = replace(real.tail.cost, store_ns=store_ns, partial_ns=partial_ns)
+    shown = rendered(replace(real, tail=replace(real.tail, cost=cost)), 80)
+    assert words in " ".join(" ".join(section(shown, "Budget")).split())
+
+
 def test_a_part_of_a_device_is_said_to_be_one() -> None:
     report = fixture.report()
     part = replace(report, device=replace(report.device, name="NVIDIA H200 MIG 3g.71gb", sms=60))

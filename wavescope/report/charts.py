@@ -130,11 +130,12 @@ def _tail_rows(page: Page, parts: Budget, unit: figures.TimeUnit, tail: TailSpli
 
 def _tail_note(tail: TailSplit) -> str:
     cost = tail.cost
-    terms = [f"{figures.time(cost.per_k_iter_ns)} a k_iter"]
-    terms += [f"{figures.time(cost.store_ns)} to store a tile"] if cost.store_ns else []
-    terms += [f"{figures.time(cost.partial_ns)} to write a partial"] if cost.partial_ns else []
+    terms = f"{figures.time(cost.per_k_iter_ns)} a k_iter"
+    for value_ns, what in ((cost.store_ns, "to store a tile"), (cost.partial_ns, "to write a partial")):
+        if value_ns:
+            terms += f" {'-' if value_ns < 0 else '+'} {figures.time(abs(value_ns))} {what}"
     fit = "units of equal cost, so no R2" if cost.r_squared is None else f"R2 {cost.r_squared:.3f}"
-    costs = f"the unit costs fitted here: {' + '.join(terms)} ({fit})"
+    costs = f"the unit costs fitted here: {terms} ({fit})"
     makespan = figures.time(tail.makespan_ns)
     if tail.of_equal_units:
         return (

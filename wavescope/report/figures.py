@@ -62,6 +62,11 @@ def size(num_bytes: int) -> str:
     return f"{num_bytes // 1024} KiB" if num_bytes % 1024 == 0 and num_bytes else f"{num_bytes} bytes"
 
 
+def counted(count: int, noun: str) -> str:
+    """A count and its noun, such as '1 unit' or '17 000 units'."""
+    return f"{grouped(count)} {noun}{'' if count == 1 else 's'}"
+
+
 def grouped(count: int) -> str:
     """A count with thousands apart, such as '17 000'."""
     return f"{count:,}".replace(",", " ") if abs(count) >= 10_000 else str(count)

@@ -7,9 +7,11 @@ from typing import Any
 
 from rich.text import Text
 
+from wavescope.comparison import words_of
 from wavescope.device import sm_count_note
 from wavescope.report import charts, figures
 from wavescope.report.layout import Column, Page, heading, labelled, paragraph, table
+from wavescope.schedule import SPLIT_SCHEDULES
 from wavescope.trace import NULL, SIMULATED_BECAUSE
 from wavescope.wave_report import INSIDE_MEANINGS, Picture, RankWave, WaveReport
 
@@ -101,11 +103,13 @@ def _known(value: int) -> str:
 def _schedule_line(report: WaveReport) -> str:
     launch = report.launch
     name = launch.schedule or "the kernel's own"
+    if launch.schedule in SPLIT_SCHEDULES and launch.parts is not None:
+        name += f" ({words_of(launch).removeprefix(f'{name}: ')})"
     raster = f", raster {launch.raster}" if launch.raster else ""
     raster = ", longest tiles first (lpt)" + raster if launch.order == "lpt" else raster
     return (
-        f"{name}{raster}: {figures.grouped(report.waves.num_units)} units, grid {figures.grouped(launch.grid)}, "
-        f"{figures.grouped(launch.places)} places"
+        f"{name}{raster}: {figures.counted(report.waves.num_units, 'unit')}, grid {figures.grouped(launch.grid)}, "
+        f"{figures.counted(launch.places, 'place')}"
     )
 
 
