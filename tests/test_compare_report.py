@@ -135,6 +135,15 @@ def test_the_header_says_what_ran_and_what_was_checked() -> None:
     assert "compared as" not in header
 
 
+def test_a_note_that_begins_with_its_contender_names_it_once() -> None:
+    found = fixture.full_comparison()
+    first, second, *others = found.contenders
+    first = replace(first, notes=(f"{first.name} takes a tile", "a remark"))
+    text = joined(rendered(replace(found, contenders=(first, second, *others)), 80))
+    assert f"note {first.name} takes a tile" in text
+    assert f"note {first.name}: a remark" in text
+
+
 def test_a_simulation_says_so_first_and_its_shared_notes_once() -> None:
     lines = rendered(simulated(), 80)
     assert joined(lines[1:3]) == (

@@ -103,7 +103,8 @@ def _notes(found: Comparison) -> list[str]:
                 by_note.setdefault(note, []).append(one.name)
     traced = {one.name for one in found.contenders if one.trace}
     shared = [note for note, names in by_note.items() if traced <= set(names)]
-    return shared + [f"{', '.join(names)}: {note}" for note, names in by_note.items() if note not in shared]
+    own = [(", ".join(names), note) for note, names in by_note.items() if note not in shared]
+    return shared + [note if note.startswith(f"{names} ") else f"{names}: {note}" for names, note in own]
 
 
 # --- the tables
