@@ -37,7 +37,7 @@ Examples:
 \b
 Exit status: 0 fine; 1 below a --fail bar; 2 usage or impossible shape; 3 device;
 4 compile; 5 unreadable input; 6 no kernels in it; 7 result or integrity check
-failed; 8 output not writable; 130 interrupted."""
+failed; 8 output not writable; 130 interrupted; 143 terminated."""
 
 app = typer.Typer(
     add_completion=False,
