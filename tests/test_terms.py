@@ -21,7 +21,7 @@ problem, tile, k_iter, unit, cta, cluster, place, places, wave, rank wave, nomin
 utilization, tail effect, quantization, imbalance, padding, bound, budget, waterfall, peak, achieved, perturbation, regime,
 cool, measured, simulated, estimated, refused, timer, verified, registers, shared memory, SM-ns, active cycles, raster,
 clock domain, placed, error bar, dispatch, block scheduler, co-residency, older neighbours, reuse distance, first touch,
-spread, by chance, p, irregular work, work, ragged, skip, lpt, longest first, contender, speed, x cublas, fix-up, account, left over, units slower, lower clock, read sharing,
+spread, by chance, p, irregular work, work, ragged, skip, lpt, longest first, contender, speed, x cublas, x before, fix-up, account, left over, units slower, lower clock, read sharing,
 issue rate, operands, pipe fill, rest of mac, pipe, rest, drain, room,
 gain, g, same work, predicted,
 calibration, leave-one-out error, what-if, staggered, sharing, seniority
