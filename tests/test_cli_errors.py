@@ -73,6 +73,7 @@ USAGE: list[tuple[list[str], int, tuple[str, ...]]] = [
     ([*SMALL, "--dtype", "BF16"], 2, ('"BF16"', "did you mean bf16?")),
     ([*SMALL, "--schedule", "streemk"], 2, ('"streemk"', "fixed, persistent, dynamic", "did you mean streamk?")),
     ([*SMALL, "--schedule", "persistant"], 2, ("did you mean persistent?",)),
+    ([*SMALL, "--schedule", "best"], 2, ("--schedule", '"best"', "tailsplit, auto")),
     ([*SMALL, "--work", "raged:1"], 2, ("'raged:1'", "did you mean ragged?", "ragged:7", "skip:0.5")),
     ([*SMALL, "--work", "ragged"], 2, ("lacks its number", "ragged:SEED")),
     ([*SMALL, "--work", "ragged:x"], 2, ("'x' is no seed", "0 to 2147483647")),
@@ -374,6 +375,19 @@ def test_an_unknown_launch_names_the_known_ones(capsys: pytest.CaptureFixture[st
     failed(capsys, ["report", str(trace_file), "--launch", "3"], 5, "launch 3", "holds 0")
 
 
+def test_of_very_many_launches_the_first_are_named(
+    capsys: pytest.CaptureFixture[str], trace_file: Path, tmp_path: Path
+) -> None:
+    one = load(trace_file)
+    spans = [replace(one.spans, launch_id=one.spans.launch_id + i) for i in range(23)]
+    columns = {f.name: np.concatenate([getattr(part, f.name) for part in spans]) for f in fields(one.spans)}
+    launches = tuple(replace(one.launches[0], launch_id=i) for i in range(23))
+    many = tmp_path / "many.parquet"
+    save(replace(one, launches=launches, spans=replace(one.spans, **columns)), many)
+    said = failed(capsys, ["report", str(many)], 2, "holds 23 launches")
+    assert said.endswith("19 (fixed 256x256x256) and 3 more")
+
+
 def test_one_of_several_launches_has_to_be_chosen(
     capsys: pytest.CaptureFixture[str], trace_file: Path, tmp_path: Path
 ) -> None:
@@ -383,7 +397,8 @@ def test_one_of_several_launches_has_to_be_chosen(
     launches = (*one.launches, replace(one.launches[0], launch_id=1))
     two = tmp_path / "two.parquet"
     save(replace(one, launches=launches, spans=replace(second, **columns)), two)
-    failed(capsys, ["report", str(two)], 2, "holds 2 launches", "--launch: 0 (fixed), 1 (fixed)")
+    said = failed(capsys, ["report", str(two)], 2, "holds 2 launches")
+    assert said.endswith("--launch: 0 (fixed 256x256x256), 1 (fixed 256x256x256)")
     assert main(["report", str(two), "--launch", "1"]) == 0
     assert main(["export", str(two), "--csv", str(tmp_path / "x.csv")]) == 0
     assert len((tmp_path / "x.sm.csv").read_text().splitlines()) == 1 + 2 * 132

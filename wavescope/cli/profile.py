@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, NamedTuple, cast
 
@@ -9,6 +10,7 @@ import typer
 
 from wavescope.cli.numbers import positive_number, whole_number
 from wavescope.cli.options import (
+    AUTO,
     Csv,
     CtasPerSm,
     DeviceName,
@@ -115,11 +117,15 @@ def profile(
 
     from wavescope.cli.target import choose
     from wavescope.raster import Raster
+    from wavescope.schedule import SCHEDULES
     from wavescope.variant import Variant
     from wavescope.work import Work
 
     order = Raster(raster)
-    variant = None if is_auto(schedule) else Variant.parse(schedule, order)
+    variant = None
+    if not is_auto(schedule):
+        one_of("--schedule", re.split("[:@]", schedule.strip())[0], (*SCHEDULES, AUTO))
+        variant = Variant.parse(schedule, order)
     irregular = None if work is None else Work.parse(work, number)
     if variant is not None:
         variant.check_work(irregular)
