@@ -275,3 +275,15 @@ def test_what_does_not_go_is_one_line(
 ) -> None:
     monkeypatch.setattr(cuda_device, "gpu_present", lambda: False)
     failed(capsys, [*argv, *JOB], 2, said)
+
+
+def test_a_kernel_of_few_schedules_is_given_those() -> None:
+    ranking = rank(PARTIAL, H200, kernel="gemm_mma_sync")
+    assert {one.variant.schedule for one in ranking.choices} == {"persistent", "fixed"}
+
+
+def test_the_line_says_why_a_slower_simulation_is_taken() -> None:
+    problem = Problem(2048, 4352, 4096)  # as in test_cut_tiles_must_win_by_more_than_their_simulation_errs
+    assert "; cut tiles must win by 3 %)" in str(rank(problem, H200))
+    assert "must win" not in str(rank(Problem(4096, 4096, 4096), H200))
+    assert " ms, then" in str(rank(Problem(8192, 8192, 8192), H200))

@@ -15,7 +15,7 @@ from wavescope.calibration_row import Calibration
 from wavescope.device import Device
 from wavescope.errors import ShapeError, UsageError
 from wavescope.grid_model import MAX_SPLITS, in_step
-from wavescope.kernels import KERNELS, facts, fitting_tiles, kernel_for, takes_turns
+from wavescope.kernels import KERNELS, facts, fitting_tiles, kernel_for, named, takes_turns
 from wavescope.occupancy import Resources, require_fit
 from wavescope.power_cap import stretch
 from wavescope.problem import Problem, Tile
@@ -80,13 +80,19 @@ class Ranking:
 
     def __str__(self) -> str:
         """The choice and its runners-up in one line."""
-        first, *others = self.choices[: 1 + _NAMED]
-        then = "".join(f", then {one} {one.predicted_ns / 1e3:.4g} us" for one in others)
-        scaled = "" if all(one.exact for one in self.choices[: 1 + _NAMED]) else "; unit costs are scaled"
+        shown = self.choices[: 1 + _NAMED]
+        then = ", then ".join(f"{one} {_time(one.predicted_ns)}" for one in shown[1:])
+        scaled = "" if all(one.exact for one in shown) else "; unit costs are scaled"
+        times = [one.predicted_ns for one in shown]
+        margin = "" if times == sorted(times) else f"; cut tiles must win by {100 * (CUT_MARGIN - 1):.0f} %"
         return (
-            f"auto takes {first}, {first.predicted_ns / 1e3:.4g} us{then} "
-            f"(estimated, of {self.considered} tiles and schedules{scaled})"
+            f"auto takes {shown[0]}, {_time(shown[0].predicted_ns)}{then and f', then {then}'} "
+            f"(estimated, of {self.considered} tiles and schedules{scaled}{margin})"
         )
+
+
+def _time(ns: float) -> str:
+    return f"{ns / 1e3:.4g} us" if ns < 1e6 else f"{ns / 1e6:.4g} ms"
 
 
 def rank(
@@ -198,7 +204,8 @@ def _candidates(
     mean_k = k_iters if work is None else max(1, round(float(work.k_iters_of(problem, tile).mean())))
     sums = _Sums(costs, device.sms, ctas, tiles, mean_k)
     whole, in_l2 = takes_turns(kernel), _read_bytes(problem) <= device.l2_bytes
-    for variant in variants or _schedules(costs, tiles, k_iters, device.sms * ctas, raster, work, whole, in_l2):
+    some = _schedules(costs, tiles, k_iters, device.sms * ctas, raster, work, whole, in_l2)
+    for variant in variants or [one for one in some if one.schedule in named(kernel).schedules]:
         summed_ns = sums.cycles(variant) / costs.clock_mhz * 1e3
         summed_ns *= stretch(costs, tiles * mean_k, summed_ns, device.sms)
         quick = ctas == 1 and variant.schedule not in SPLIT_SCHEDULES
