@@ -306,6 +306,8 @@ USAGE = [
     (["calibrate", "--from", RECORDED[0], "--tile", "big"], 2, ("'big'", "MxNxK")),
     (["calibrate", "--from", "no.parquet"], 5, ("no.parquet", "no such file")),
     (["calibrate", "--from", RECORDED[0], "-o", "no/such/place.csv"], 8, ("no/such/place.csv", "create it first")),
+    (["calibrate", "--from", RECORDED[0], "--device", "cuda:0"], 2, ("--from and --device do not go together",)),
+    (["calibrate", "--from", RECORDED[0], "--seconds", "9"], 2, ("--from and --seconds do not go together",)),
     (["calibrate", "--seconds", "-1"], 2, ("--seconds", '"-1"')),
     (["calibrate", "--device", "virtual:h200"], 2, ("virtual:h200", "cuda:0")),
 ]
