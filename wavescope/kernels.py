@@ -283,7 +283,9 @@ def kernel_for(problem: Problem, device: Device, name: str | None = None, tile: 
     if not able:
         least = min(of_dtype, key=lambda kernel: kernel.least_compute_capability)
         need, have = ("{}.{}".format(*c) for c in (least.least_compute_capability, device.compute_capability))
-        what, instead = (problem.dtype, "--dtype fp32") if name is None else (least.name, "--kernel auto")
+        what = problem.dtype if name is None else least.name
+        others = any(kernel.runs_on(device) for kernel in KERNELS if problem.dtype in kernel.dtypes)
+        instead = "--kernel auto" if others else "--dtype fp32"
         only = ", no later one" if least.least_compute_capability <= device.compute_capability else ""
         raise DeviceError(f"{what} needs compute capability {need}{only}; {device.name} has {have}; use {instead}")
     if tile is None:
