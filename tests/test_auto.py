@@ -262,6 +262,7 @@ def test_the_word_auto() -> None:
     ("argv", "said"),
     [
         (["profile", "--schedule", "auto:4"], '"auto:4": auto takes no options'),
+        (["profile", "--tile", "auto:4"], '"auto:4": auto takes no options; it chooses the tile'),
         (["profile", "--tile", "auto", "--work", "ragged:7"], "work ragged:7 is another one for each tile"),
         (["profile", "--tile", "auto", "--schedule", "tailsplit:33"], "tailsplit:33 is not possible"),
         (["profile", "--tile", "auto", "--kernel", "simt"], "gemm_simt computes fp32, not bf16"),

@@ -231,6 +231,10 @@ BAD = [
     (GOOD.replace(",400,", ",fast,"), "line 2: cycles_per_k_iter is 'fast', not a number from 1e-06 to 1e+09"),
     (GOOD.replace(",400,", ",nan,"), "cycles_per_k_iter is 'nan'"),
     (GOOD.replace(",400,", ",0,"), "cycles_per_k_iter is '0'"),
+    (GOOD.replace(",400,", ",4_00,"), "cycles_per_k_iter is '4_00'"),
+    (GOOD.replace(",400,", ",\u0664,"), "cycles_per_k_iter is '\u0664'"),
+    (render([replace(OWN, capped_tflops=1e-308)]), "capped_tflops is '1e-308', less than 0.01 and not 0"),
+    (render([replace(OWN, capped_tflops=-1.0)]), "capped_tflops is '-1', not a number from 0 to 100000"),
     (GOOD.replace(",400,", ",1e400,"), "cycles_per_k_iter is '1e400'"),
     (GOOD.replace("128x256x64", "big"), "tile is 'big', not MxNxK"),
     (GOOD.replace("128x256x64", "0x1x1"), "tile is '0x1x1'"),
@@ -251,14 +255,14 @@ def test_a_bad_file_is_one_line(
 ) -> None:
     assert text != GOOD
     path = tmp_path / "mine.csv"
-    path.write_text(text)
+    path.write_text(text, encoding="utf-8")
     monkeypatch.setenv(VARIABLE, str(path))
     job = ["profile", "-m", "256", "-n", "256", "-k", "256", "--device", "virtual:h200"]
     message = failed(capsys, job, 5, str(path), what, "run 'wavescope calibrate' again")
     assert len(message) < 400
     # nor is it overwritten
     failed(capsys, ["calibrate", "--from", RECORDED[0]], 5, str(path))
-    assert path.read_text() == text
+    assert path.read_text(encoding="utf-8") == text
 
 
 def test_doctor_says_whose_calibration_it_is(
@@ -306,6 +310,8 @@ USAGE = [
     (["calibrate", "--from", RECORDED[0], "--tile", "big"], 2, ("'big'", "MxNxK")),
     (["calibrate", "--from", "no.parquet"], 5, ("no.parquet", "no such file")),
     (["calibrate", "--from", RECORDED[0], "-o", "no/such/place.csv"], 8, ("no/such/place.csv", "create it first")),
+    (["calibrate", "--from", RECORDED[0], "--device", "cuda:0"], 2, ("--from and --device do not go together",)),
+    (["calibrate", "--from", RECORDED[0], "--seconds", "9"], 2, ("--from and --seconds do not go together",)),
     (["calibrate", "--seconds", "-1"], 2, ("--seconds", '"-1"')),
     (["calibrate", "--device", "virtual:h200"], 2, ("virtual:h200", "cuda:0")),
 ]

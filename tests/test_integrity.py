@@ -238,6 +238,7 @@ def units_changed(index: int, **values: int) -> Spans:
         (units_changed(4, k_end=5), "unit 4 computes tile (1, 1), k_iters [0, 5), outside"),
         (units_changed(4, k_end=0), "unit 4 computes tile (1, 1), k_iters [0, 0), outside"),
         (FIXED.select(FIXED.kind == Kind.CTA), "launch 0 recorded no units of work"),
+        (FIXED.select((FIXED.unit != 4) | (FIXED.kind != Kind.MAC)), "unit 4 has no span of kind mac (1 such units)"),
     ],
 )
 def test_each_k_iter_is_computed_exactly_once(spans: Spans, message: str) -> None:

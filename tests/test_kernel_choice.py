@@ -99,10 +99,20 @@ def test_profile_and_compare_run_it(
 @pytest.mark.parametrize(
     ("words", "status", "said"),
     [
+        (["--kernel", "mma", "--device", "virtual:t4"], 3, "8.0; Tesla T4 has 7.5; use --dtype fp32"),
         (["--kernel", "wgmma"], 2, '--kernel: "wgmma" is unknown'),
         (["--kernel", "simt"], 2, "gemm_simt computes fp32, not bf16"),
         (["--kernel", "sm90", "--tile", "64x64x64"], 2, "tile 64x64x64 is not one of gemm_sm90's"),
-        (["--kernel", "sm90", "--device", "virtual:a100-80gb"], 3, "gemm_sm90 needs compute capability 9.0"),
+        (
+            ["--kernel", "sm90", "--device", "virtual:a100-80gb"],
+            3,
+            "gemm_sm90 needs compute capability 9.0; NVIDIA A100",
+        ),
+        (
+            ["--kernel", "sm90", "--device", "virtual:b200"],
+            3,
+            "9.0, no later one; NVIDIA B200 has 10.0; use --kernel auto",
+        ),
     ],
 )
 def test_one_that_cannot_is_one_line(

@@ -216,6 +216,15 @@ def test_numbers_that_follow_the_places() -> None:
     assert runs[3].startswith("tailsplit: 30 tiles cut into 4, then 132 whole tiles")
 
 
+def test_a_recorded_number_that_another_tile_cannot_have_is_chosen_anew() -> None:
+    # 39 tiles of 128x256 are left over, of 256x128 it is 48, and 132 places hold no three parts of each
+    recorded = run("tailsplit:3", problem=Problem(2432, 2304, 4096))
+    again = what_if(recorded, None, [Change.parse("tile=256x128x64")]).outcomes[2]
+    assert again.runs.startswith("tailsplit: 48 tiles cut into 2, then 132 whole tiles")
+    with pytest.raises(ShapeError, match="tailsplit:3 is not possible"):
+        what_if(recorded, None, [Change.parse("tile=256x128x64,schedule=tailsplit:3")])
+
+
 def test_notes_say_what_the_costs_rest_on() -> None:
     notes = " ".join(what_if(run("fixed"), None, [Change.parse("schedule=hybrid")]).notes)
     assert (
@@ -275,6 +284,9 @@ def test_launches_that_cannot_be_scheduled_again(capsys: pytest.CaptureFixture[s
     ragged = replace(run("fixed"), launches=(replace(run("fixed").launches[0], work="ragged:7"),))
     with pytest.raises(UsageError, match="launch 0 did ragged:7; irregular work is not re-scheduled"):
         what_if(ragged, None, [Change("sms=1", sms=1)])
+    other = replace(run("fixed"), launches=(replace(run("fixed").launches[0], kernel="mine"),))
+    with pytest.raises(UsageError, match='kernel "mine" is none of this wavescope\'s, which are gemm_sm90, '):
+        what_if(other, None, [Change.parse("tile=128x128x64")])
     long = run("fixed", problem=Problem(128, 256, 64 * 3_000_000))
     with pytest.raises(ShapeError, match="2100000 units are more than the 2000000 that are simulated"):
         what_if(long, None, [Change.parse("schedule=splitk:2100000")])

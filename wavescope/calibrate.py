@@ -97,7 +97,7 @@ def each_launch(traces: Sequence[Trace]) -> list[Trace]:
 
 def _key(launch: Launch, device: Device) -> _Key:
     if launch.problem is None or launch.tile is None:
-        raise UsageError(f"launch {launch.launch_id} of {launch.kernel} names no problem and tile; calibrate on others")
+        raise UsageError(f"launch {launch.launch_id} of {launch.kernel} names no problem and tile; take another launch")
     return launch.kernel, launch.tile, launch.problem.dtype, device.name, launch.ctas_per_sm
 
 

@@ -171,6 +171,7 @@ _RANGES = {
     "capped_tflops": (0.0, 1e5),
 }
 _CYCLES = (0.0, 1e9)
+_LEAST_CAP = 0.01  # TFLOP/s: less than one SM does without tensor cores
 _MAX_CTAS_PER_SM = 1024
 _MAX_TEXT = 1000
 
@@ -227,12 +228,16 @@ def _row(cells: dict[str, str], where: str, advice: str) -> Calibration:
         values[name] = _number(cells[name])
         if not low <= values[name] <= high:
             _refuse(where, f"{name} is {cells[name][:40]!r}, not a number from {low:g} to {high:g}", advice)
+    if 0 < values["capped_tflops"] < _LEAST_CAP:
+        said = cells["capped_tflops"][:40]
+        _refuse(where, f"capped_tflops is {said!r}, less than {_LEAST_CAP:g} and not 0 (not known)", advice)
     return Calibration(tile=tile, dtype=dtype, ctas_per_sm=int(ctas), **values)
 
 
 def _number(text: str) -> float:
+    """NaN for what is no number, also where Python would take it (1_000, digits of other scripts)."""
     try:
-        return float(text)
+        return float(text) if text.isascii() and "_" not in text else math.nan
     except ValueError:
         return math.nan
 

@@ -8,7 +8,7 @@ from wavescope.errors import IntegrityError
 from wavescope.problem import Problem, Tile
 from wavescope.schedule import Schedule
 from wavescope.states import dense_index
-from wavescope.trace import NULL, Launch, Spans
+from wavescope.trace import NULL, Kind, Launch, Spans
 from wavescope.units import Units, in_unit, units_of
 from wavescope.work import Work, work_of
 
@@ -30,6 +30,8 @@ def check_units(spans: Spans, launch: Launch, schedule: Schedule | None) -> None
             raise IntegrityError(f"launch {launch.launch_id} recorded no units of work; run it with the probe on")
         return
     _check_agreement(spans, units)
+    if launch.schedule is not None:
+        _check_products(spans, units)
     if launch.problem is not None and launch.tile is not None:
         _check_coverage(units, launch.problem, launch.tile, work_of(launch))
     if schedule is not None:
@@ -50,6 +52,16 @@ def _check_agreement(spans: Spans, units: Units) -> None:
                 f"unit {int(unit[at])} has spans with {name} {int(expected[at])} and {int(value[at])} "
                 f"({np.count_nonzero(wrong)} spans in all); a unit is one piece of work, record the trace again"
             )
+
+
+def _check_products(spans: Spans, units: Units) -> None:
+    """Each unit of wavescope's own kernels has the span in which it was multiplied."""
+    lacks = ~np.isin(units.unit, spans.unit[spans.kind == Kind.MAC])
+    if lacks.any():
+        raise IntegrityError(
+            f"unit {int(units.unit[int(np.argmax(lacks))])} has no span of kind mac ({np.count_nonzero(lacks)} such "
+            "units), so nothing was multiplied; records were lost, record the trace again"
+        )
 
 
 def _check_coverage(units: Units, problem: Problem, shape: Tile, work: Work | None) -> None:

@@ -230,8 +230,15 @@ ALL_KERNELS = (*KERNELS, *STEPS)
 
 
 def named(name: str) -> Kernel:
-    """The kernel of that name, one of ALL_KERNELS."""
-    return next(kernel for kernel in ALL_KERNELS if kernel.name == name)
+    """The kernel of that name, one of ALL_KERNELS.
+
+    Raises: UsageError where there is none.
+    """
+    for kernel in ALL_KERNELS:
+        if kernel.name == name:
+            return kernel
+    known = ", ".join(kernel.name for kernel in ALL_KERNELS)
+    raise UsageError(f'kernel "{name[:80]}" is none of this wavescope\'s, which are {known}; record the launch again')
 
 
 def require_schedule(kernel_name: str, schedule: str) -> None:
@@ -276,8 +283,11 @@ def kernel_for(problem: Problem, device: Device, name: str | None = None, tile: 
     if not able:
         least = min(of_dtype, key=lambda kernel: kernel.least_compute_capability)
         need, have = ("{}.{}".format(*c) for c in (least.least_compute_capability, device.compute_capability))
-        what, instead = (problem.dtype, "--dtype fp32") if name is None else (least.name, "--kernel auto")
-        raise DeviceError(f"{what} needs compute capability {need}; {device.name} has {have}; use {instead}")
+        what = problem.dtype if name is None else least.name
+        others = any(kernel.runs_on(device) for kernel in KERNELS if problem.dtype in kernel.dtypes)
+        instead = "--kernel auto" if others else "--dtype fp32"
+        only = ", no later one" if least.least_compute_capability <= device.compute_capability else ""
+        raise DeviceError(f"{what} needs compute capability {need}{only}; {device.name} has {have}; use {instead}")
     if tile is None:
         return able[0]
     for kernel in able:

@@ -119,12 +119,12 @@ def recorded_launch(trace: Trace, launch: Launch) -> RecordedLaunch:
     units = macs if len(macs) else ctas
     if len(units) == 0 or (units.k_begin == NULL).any() or (units.k_end <= units.k_begin).any():
         raise UsageError(
-            f"a unit of launch {launch.launch_id} ({launch.kernel}) does not say its k_iters; calibrate on others"
+            f"a unit of launch {launch.launch_id} ({launch.kernel}) does not say its k_iters; take another launch"
         )
     if launch.work is not None:
         raise UsageError(
             f"launch {launch.launch_id} ({launch.kernel}) did {launch.work}, whose units have no wave in common; "
-            "calibrate on others"
+            "take another launch"
         )
     rank = np.empty(len(units), np.int64)
     rank[np.lexsort((units.unit, units.begin_ns))] = np.arange(len(units))
@@ -139,7 +139,7 @@ def recorded_launch(trace: Trace, launch: Launch) -> RecordedLaunch:
         if in_turn and schedule.num_slots:
             raise UsageError(
                 f"CTAs of launch {launch.launch_id} ({launch.kernel}) work on two units at once, which a calibration "
-                f"does not describe where tiles are cut ({launch.schedule}); calibrate on others"
+                f"does not describe where tiles are cut ({launch.schedule}); take another launch"
             )
     return RecordedLaunch(launch, trace.device, spans, ctas, units, rank // launch.places, schedule, planned)
 

@@ -179,7 +179,13 @@ def _planned(trace: Trace, own: OwnCosts, change: Change) -> _Plan:
     assert launch.problem is not None
     assert launch.tile is not None
     if is_changed or change.schedule is not None:
-        schedule = variant.decompose(launch.problem, launch.tile, places, costs.grid_model)
+        try:
+            schedule = variant.decompose(launch.problem, launch.tile, places, costs.grid_model)
+        except ShapeError:
+            if change.schedule is not None or variant.parts is None:
+                raise
+            variant = replace(variant, parts=None)  # nobody asked for this number with these tiles and places
+            schedule = variant.decompose(launch.problem, launch.tile, places, costs.grid_model)
     else:
         schedule = schedule_of(launch)
     if schedule.num_units > MAX_SIMULATED_UNITS:

@@ -47,10 +47,14 @@ def calibrate(
         list[str] | None,
         typer.Option(metavar="TYPE", help="bf16, fp16 or fp32; may be repeated.  [default: bf16 and fp32]"),
     ] = None,
-    device: Annotated[str, typer.Option(metavar="DEVICE", help="cuda:N.")] = "cuda:0",
+    device: Annotated[str | None, typer.Option(metavar="DEVICE", help="cuda:N.  [default: cuda:0]")] = None,
     seconds: Annotated[
-        str, typer.Option(metavar="SECONDS", help="Begin no launch after so long; the most telling come first.")
-    ] = str(DEFAULT_SECONDS),
+        str | None,
+        typer.Option(
+            metavar="SECONDS",
+            help=f"Begin no launch after so long; the most telling come first.  [default: {DEFAULT_SECONDS:g}]",
+        ),
+    ] = None,
     output: Annotated[
         Path | None,
         typer.Option(
@@ -72,7 +76,14 @@ def calibrate(
     from wavescope.least_squares import require_scipy
     from wavescope.problem import DTYPES, Tile
 
-    budget_s = positive_number("--seconds", seconds, most=MAX_SECONDS, example=DEFAULT_SECONDS)
+    for option, given in (("--device", device), ("--seconds", seconds)):
+        if source and given is not None:
+            raise UsageError(f"--from and {option} do not go together: recorded traces are not measured again")
+    budget_s = (
+        DEFAULT_SECONDS
+        if seconds is None
+        else positive_number("--seconds", seconds, most=MAX_SECONDS, example=DEFAULT_SECONDS)
+    )
     tiles = [Tile.parse(text) for text in tile or ()]
     dtypes = [one_of("--dtype", text, DTYPES) for text in dtype or ()]
     name = kernel_name(kernel)
@@ -91,7 +102,7 @@ def calibrate(
     found = (
         _chosen(_read(recordings), tiles, dtypes, name)
         if recordings
-        else _measured(device, tiles, dtypes, name, budget_s)
+        else _measured(device or "cuda:0", tiles, dtypes, name, budget_s)
     )
     checked = _fitted(found)
     _print(checked)

@@ -155,7 +155,7 @@ def compare(
         else positive_number("--fail-under-ratio", fail_under_ratio, most=MAX_RATIO, example=1.05)
     )
     problem = Problem(rows, columns, depth, one_of("--dtype", dtype, DTYPES), one_of("--layout", layout, LAYOUTS))
-    any_tile = tile is not None and is_auto(tile)
+    any_tile = tile is not None and is_auto(tile, "the tile")
     asked = None if tile is None or any_tile else Tile.parse(tile)
     claim([("-o", output), ("--csv", csv)])
 

@@ -50,9 +50,11 @@ def refuse(options: dict[str, object]) -> None:
 
     Raises: UsageError naming the first that is.
     """
+    reasons = {"--work": "its steps do all k_iters of all tiles", "--fail-under-ratio": "no step is to beat another"}
     for option, value in options.items():
         if value is not None:
-            raise UsageError(f"--ladder and {option} do not go together: each step has its own kernel and tile")
+            why = reasons.get(option, "each step has its own kernel and tile")
+            raise UsageError(f"--ladder and {option} do not go together: {why}")
 
 
 def run(problem: Problem, variant: Variant, target: Target, how: Timed) -> Comparison:

@@ -86,14 +86,14 @@ def kernel_name(word: str) -> str | None:
     return None if name == AUTO else name
 
 
-def is_auto(word: str) -> bool:
-    """Whether a tile or schedule is to be chosen.
+def is_auto(word: str, chosen: str = "the schedule and its number") -> bool:
+    """Whether `chosen`, a tile or schedule, is to be chosen.
 
     Raises: UsageError where auto comes with options.
     """
     name = word.strip()
     if name.startswith((f"{AUTO}:", f"{AUTO}@")):
-        raise UsageError(f'"{word}": {AUTO} takes no options; it chooses the schedule and its number')
+        raise UsageError(f'"{word}": {AUTO} takes no options; it chooses {chosen}')
     return name == AUTO
 
 

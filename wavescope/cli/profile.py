@@ -111,7 +111,7 @@ def profile(
     )
     number = whole_number("--seed", seed, least=0, most=MAX_SEED, example=0)
     problem = Problem(rows, columns, depth, one_of("--dtype", dtype, DTYPES), one_of("--layout", layout, LAYOUTS))
-    any_tile = tile is not None and is_auto(tile)
+    any_tile = tile is not None and is_auto(tile, "the tile")
     asked, named = None if tile is None or any_tile else Tile.parse(tile), kernel_name(kernel)
     wanted = outputs(json=json, csv=csv, fail_under=fail_under, trace=output)
 
