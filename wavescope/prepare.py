@@ -226,7 +226,7 @@ def require_met(prepared: Prepared, stream: Stream) -> None:
     """Raises: LaunchError where a CTA gave up waiting for another's partial sums."""
     if download(prepared.sync, np.dtype("<u4"), stream)[1]:
         raise LaunchError(
-            f"a CTA waited {SPIN_LIMIT_S:g} s for another's partial sums and gave up: {stream.facts}; "
+            f"a CTA gave up waiting, {SPIN_LIMIT_S:g} s for another's partial sums, or for operands: {stream.facts}; "
             "is another program holding the GPU?"
         )
 
