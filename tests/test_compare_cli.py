@@ -305,3 +305,10 @@ def test_a_gpu_that_is_asked_for_is_never_replaced(
 
     monkeypatch.setattr(cuda_device, "query", no_driver)
     failed(capsys, ["fixed", "streamk", *SIZES, "--device", "cuda:0"], 3, "--device cuda:0", "does not exist")
+
+
+def test_all_keeps_to_what_the_kernel_runs(capsys: pytest.CaptureFixture[str]) -> None:
+    words = ["compare", "all", "--m", "2304", "--n", "2304", "--k", "4096", "--device", "virtual:h200", "--json"]
+    assert main([*words, "--kernel", "gemm_sm90_cluster2"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert [one["name"] for one in found["contenders"]] == ["fixed", "persistent"]

@@ -20,6 +20,7 @@ from wavescope.cli.options import (
     is_auto,
     kernel_name,
     one_of,
+    schedules_of,
 )
 from wavescope.cli.profile import (
     DEFAULT_REPEAT,
@@ -131,7 +132,7 @@ def compare(
         climbed = steps.variant_of(contenders or [])
         m, n, k = (given or [str(steps.SIZE)] for given in (m, n, k))
     else:
-        lineup = read(contenders or [], irregular=work is not None)
+        lineup = read(contenders or [], work is not None, schedules_of(kernel))
     rows, columns, depth = (
         whole_number(option, one_value(option, given or []), most=MAX_DIMENSION, example=example)
         for option, given, example in (("--m", m, 2304), ("--n", n, 2304), ("--k", k, 4096))

@@ -38,8 +38,10 @@ class Lineup:
         return tuple(name for name in self.names if name != LIBRARY)
 
 
-def contenders(words: Sequence[str], irregular: bool = False) -> Lineup:
+def contenders(words: Sequence[str], irregular: bool = False, can_run: Sequence[str] = SCHEDULES) -> Lineup:
     """Read the words; `all` stands for every schedule that no other word names (with `irregular` work: that can do it).
+
+    `can_run`: the schedules of the kernel, which `all` keeps to.
 
     Raises: UsageError for a word that is no contender, one that comes twice, and fewer
     than two contenders.
@@ -57,7 +59,8 @@ def contenders(words: Sequence[str], irregular: bool = False) -> Lineup:
             found[name] = variant
     if len(asked) - len(found) > 1:
         raise UsageError(f"{ALL} is named twice; once stands for every schedule")
-    found = _in_order(asked, found, OF_IRREGULAR_WORK if irregular else SCHEDULES)
+    every = OF_IRREGULAR_WORK if irregular else SCHEDULES
+    found = _in_order(asked, found, [name for name in every if name.partition("@")[0] in can_run])
     if len(found) < 2:
         (name,) = found
         raise UsageError(f"{name} alone is no comparison; name a second contender, as in '{EXAMPLE}'")

@@ -73,6 +73,18 @@ CtasPerSm = Annotated[
 ]
 
 
+def schedules_of(word: str) -> tuple[str, ...]:
+    """The schedules that the kernel which --kernel names can run; all for auto.
+
+    Raises: as kernel_name.
+    """
+    from wavescope.kernels import named
+    from wavescope.schedule import SCHEDULES
+
+    name = kernel_name(word)
+    return tuple(SCHEDULES) if name is None else tuple(named(name).schedules)
+
+
 def kernel_name(word: str) -> str | None:
     """The kernel that --kernel names, by its whole or short name; None for auto.
 
