@@ -16,10 +16,11 @@
 //     STORE_BUFFERS (16 x 64 elements each, or 16 x 32, of a warp)  DTYPE (0 bf16, 1 fp16)
 //     LAYOUT (0 tn, 1 nn)  SCHEDULE (schedule.cuh)  REDUCTION (fixup.cuh)
 //     WORK (1: tiles of unequal k, as `work` says)  PROBE (trace.cuh)
+//     HAS_ADDERS (1: three warps beside the copier add a CTA's share of partial sums)
 //     SPECIALISED (0: no warp of its own copies; one team, FIXED or PERSISTENT)
 //     CLUSTER (2: pairs of CTAs; FIXED or PERSISTENT, an even grid)
-// map_a, map_b, map_c: A, B and C as the driver encodes them, in boxes of BoxA, BoxB and
-// BoxC (tensor_maps.py).  Rows start at multiples of 16 bytes; elements beyond m, n, k are
+// map_a, map_b, map_c: A, B and C as the driver encodes them, in boxes of what is copied or
+// stored at once (tensor_maps.py).  Rows start at multiples of 16 bytes; elements beyond m, n, k are
 // neither read nor written.
 #ifndef SPECIALISED
 #define SPECIALISED 1
@@ -53,7 +54,7 @@ constexpr int BYTES_STAGE = BYTES_A + BYTES_B;
 constexpr bool IN_STEP = CLUSTER > 1 && !WORK;  // tiles of unequal k are not copied for two
 constexpr int COLUMNS_B = 64, BYTES_BOX_B = COLUMNS_B * TILE_K * 2;
 constexpr int COLUMNS_C = TILE_N % 64 == 0 ? 64 : 32, BYTES_BOX_C = COLUMNS_C * 16 * 2;  // what a warp stores at once
-constexpr bool ADD_SHARES = is_cooperative(SCHEDULE) && TEAMS == 1 && FLOATS <= 160;  // they need registers, too
+constexpr bool ADD_SHARES = is_cooperative(SCHEDULE) && HAS_ADDERS;
 [[maybe_unused]] constexpr bool NAMES_RECORDS = SPECIALISED && !splits_tiles(SCHEDULE);
 constexpr bool ANNOUNCES = SCHEDULE == DYNAMIC || TEAMS > 1;  // the copier says whose turn it is
 

@@ -54,7 +54,9 @@ def test_which_kernels_do() -> None:
         True, True, False, False,
     ]  # fmt: skip
     assert [takes_turns(name) for name in ("gemm_sm90", "gemm_sm90_pingpong", "gemm_mma")] == [False, True, False]
-    assert [adds_beside(name) for name in ("gemm_sm90", "gemm_sm90_pingpong", "gemm_mma")] == [True, False, False]
+    tiles = (Tile(128, 256, 64), Tile(128, 128, 64), Tile(128, 256, 64), Tile(256, 192, 64))
+    kernels = ("gemm_sm90", "gemm_sm90_pingpong", "gemm_mma", "gemm_sm90")  # the last has 192 sums a thread
+    assert [adds_beside(*one) for one in zip(kernels, tiles, strict=True)] == [True, False, False, False]
 
 
 def test_filling_is_paid_once_a_cta() -> None:

@@ -33,7 +33,8 @@ _QUICK = 4  # so many times faster units that neither share an SM nor wait for o
 _SPLITS = 2  # numbers of splits to consider for each tile
 _NAMED = 3  # runners-up that are named
 # Cut tiles must be so much faster.  H200, 2026-11, gemm_sm90: simulations of tail splits came out
-# 3.4 % short of the time (median of ten problems that nothing was fitted on), those of whole tiles 0.6 %.
+# 3.0 % short of the time (median of the eight in tests/benchmarks/h200_hopper.json with whole tiles, too, and
+# shares of their own), those of whole tiles 0.6 % (of 15).
 CUT_MARGIN = 1.03
 # Of schedules that are equally fast the first is taken.
 _SIMPLEST_FIRST = ("persistent", "fixed", "dynamic", "tailsplit", "splitk", "hybrid", "streamk")

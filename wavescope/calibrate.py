@@ -149,11 +149,11 @@ def fit(traces: Sequence[Trace], near: Calibration | None = None, otherwise: Cal
     if slowdown is None:
         slowdown = fit_edges(every, costs)
     missing += [] if slowdown is not None else ["edge_slowdown"]
-    if "beside_cycles" in missing and "beside_cycles" not in held and adds_beside(kernel):
+    if "beside_cycles" in missing and "beside_cycles" not in held and adds_beside(kernel, tile):
         costs["beside_cycles"] = estimated_beside_cycles(tile)
         missing.remove("beside_cycles")
         estimated.append("beside_cycles")
-    hidden = set() if adds_beside(kernel) else {"beside_cycles"}
+    hidden = set() if adds_beside(kernel, tile) else {"beside_cycles"}
     hidden |= {"epilogue_cycles"} if takes_turns(kernel) else set()  # tiles are stored beside other main loops
     missing = [name for name in missing if name not in hidden]
     unseen = [name for name in unseen if name not in hidden]

@@ -132,8 +132,8 @@ def _scaled(row: Calibration, kernel: str, tile: Tile, dtype: Dtype, device: Dev
     if copies_ahead(kernel) != copies_ahead(row.kernel):
         fixed, fill = (0.0, fixed) if copies_ahead(kernel) else (fixed + fill, 0.0)
     beside = row.beside_cycles * area_ratio
-    if adds_beside(kernel) != adds_beside(row.kernel):
-        beside = estimated_beside_cycles(tile) if adds_beside(kernel) else 0.0
+    if adds_beside(kernel, tile) != adds_beside(row.kernel, row.tile):
+        beside = estimated_beside_cycles(tile) if adds_beside(kernel, tile) else 0.0
     return replace(
         row,
         kernel=kernel,

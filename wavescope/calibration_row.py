@@ -147,7 +147,11 @@ class Calibration:
             share=self.share_cycles,
             spare=self.spare_cycles,
             fill=self.fill_cycles,
-            beside=self.beside_cycles if adds_beside(self.kernel) else 0.0 if takes_turns(self.kernel) else None,
+            beside=self.beside_cycles
+            if adds_beside(self.kernel, self.tile)
+            else 0.0
+            if takes_turns(self.kernel)
+            else None,
         )
 
 

@@ -60,7 +60,7 @@ def job_costs(
     slower = 1 + calibration.stream_slowdown * schedule.is_staggered
     slower *= 1 + calibration.edge_slowdown * schedule.is_edge
     per_k_iter = calibration.cycles_per_k_iter * slower * (1 - calibration.idle_gain * _idle(schedule, places, sms))
-    beside = beside_a_share(schedule) & adds_beside(calibration.kernel)
+    beside = beside_a_share(schedule) & adds_beside(calibration.kernel, calibration.tile)
     done = np.isin(jobs.cta, schedule.cta[beside]) & ~is_unit  # shares that other warps have added meanwhile
     of_unit = schedule.k_iters * per_k_iter + calibration.fixed_cycles + beside * calibration.beside_cycles
     mac = of_unit[jobs.unit] + first * calibration.cold_cycles + (first | hardware) * calibration.fill_cycles

@@ -20,6 +20,7 @@ from wavescope.trace import Reduction
 WHOLE_AND_STATIC: tuple[ScheduleName, ...] = ("fixed", "persistent")
 
 WARPGROUP = 128  # threads that wgmma works with
+MOST_SUMS_BESIDE_ADDERS = 160  # of a thread: with 192 none of 216 registers is left for the main loop
 BOX_COLUMNS, STORE_ROWS = 64, 16  # gemm_sm90.cu: COLUMNS_B, and the rows of BYTES_BOX_C
 SHARED_GRANULE_BYTES = 1024  # a multiple of every architecture's allocation unit (128 or 256 bytes)
 
@@ -257,9 +258,18 @@ def copies_ahead(name: str) -> bool:
     return any(kernel.name == name and kernel.copy_threads > 0 for kernel in ALL_KERNELS)
 
 
-def adds_beside(name: str) -> bool:
+def adds_beside(name: str, tile: Tile) -> bool:
     """Whether other warps of that kernel add a CTA's share of partial sums while it multiplies a whole tile."""
-    return copies_ahead(name) and not takes_turns(name)
+    codes = [code for kernel in ALL_KERNELS if kernel.name == name for code in kernel.codes if code.tile == tile]
+    return copies_ahead(name) and any(_has_adders(code) for code in codes)
+
+
+def _has_adders(code: TileCode) -> bool:
+    """Whether a Hopper kernel's warps that do not copy have registers enough to add partial sums.
+
+    Not where two teams take turns (the other one adds), nor beside 192 sums a thread.
+    """
+    return code.teams == 1 and code.tile.m * code.tile.n // code.threads <= MOST_SUMS_BESIDE_ADDERS
 
 
 def takes_turns(name: str) -> bool:
@@ -392,7 +402,12 @@ def defines(
         "WORK": int(irregular),
     }
     if facts.source == GEMM_SM90.name:
-        of_kernel = {"TEAMS": code.teams, "GROUPS": code.groups, "STORE_BUFFERS": code.store_buffers}
+        of_kernel = {
+            "TEAMS": code.teams,
+            "GROUPS": code.groups,
+            "STORE_BUFFERS": code.store_buffers,
+            "HAS_ADDERS": int(_has_adders(code)),
+        }
     else:
         of_kernel = {"WARPS_M": code.warps_m, "WARPS_N": code.warps_n, "MIN_CTAS": code.min_ctas}
     if facts.source != GEMM_SIMT.name:

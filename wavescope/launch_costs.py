@@ -67,7 +67,8 @@ class RecordedLaunch:
     @property
     def is_beside(self) -> Mask:
         """True for whole tiles during which other warps added their CTA's share of partial sums."""
-        if self.schedule is None or not adds_beside(self.launch.kernel):
+        tile = self.launch.tile
+        if self.schedule is None or tile is None or not adds_beside(self.launch.kernel, tile):
             return np.zeros(len(self.units), np.bool_)
         return beside_a_share(self.schedule)[self.planned]
 

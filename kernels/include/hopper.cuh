@@ -27,8 +27,8 @@ __device__ __forceinline__ void arrive(unsigned int barrier) {
     asm volatile("mbarrier.arrive.shared::cta.b64 _, [%0];" ::"r"(barrier) : "memory");
 }
 
-// Arrives at the same barrier of another CTA of the cluster.  Without .release: that would
-// be a fence of the whole GPU in every k_iter, and wgmma's reads are over as it is.
+// Arrives at the same barrier of another CTA of the cluster.  Without .release.cluster: that
+// would be a fence of the whole GPU in every k_iter, and wgmma's reads are over as it is.
 __device__ __forceinline__ void arrive_at(unsigned int barrier, unsigned int cta_of_cluster) {
     asm volatile(
         "{\n.reg .b32 there;\n"
@@ -151,7 +151,7 @@ __device__ __forceinline__ unsigned long long operand(unsigned int at, bool alon
     return (at >> 4 & 0x3fffull) | leading << 16 | stride << 32 | swizzle_128 << 62;
 }
 
-// The accumulators, as registers that earlier and later instructions may hold.
+// Before the first product that reads or writes registers which other instructions wrote or read.
 __device__ __forceinline__ void products_begin() { asm volatile("wgmma.fence.sync.aligned;" ::: "memory"); }
 __device__ __forceinline__ void products_commit() { asm volatile("wgmma.commit_group.sync.aligned;" ::: "memory"); }
 template <int PENDING>
@@ -164,129 +164,51 @@ __device__ __forceinline__ void products_wait() {
     how(d[i]), how(d[i + 1]), how(d[i + 2]), how(d[i + 3]), how(d[i + 4]), how(d[i + 5]), how(d[i + 6]), how(d[i + 7])
 #define WS_32(how, d, i) WS_8(how, d, i), WS_8(how, d, i + 8), WS_8(how, d, i + 16), WS_8(how, d, i + 24)
 
+// Their names in an instruction for N columns: half as many as there are columns.
 #define WS_NAMES_96 \
     "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, " \
     "%16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31, " \
     "%32, %33, %34, %35, %36, %37, %38, %39, %40, %41, %42, %43, %44, %45, %46, %47"
+#define WS_NAMES_128 WS_NAMES_96 ", %48, %49, %50, %51, %52, %53, %54, %55, %56, %57, %58, %59, %60, %61, %62, %63"
+#define WS_NAMES_160 WS_NAMES_128 ", %64, %65, %66, %67, %68, %69, %70, %71, %72, %73, %74, %75, %76, %77, %78, %79"
+#define WS_NAMES_192 WS_NAMES_160 ", %80, %81, %82, %83, %84, %85, %86, %87, %88, %89, %90, %91, %92, %93, %94, %95"
+#define WS_NAMES_224 WS_NAMES_192 ", %96, %97, %98, %99, %100, %101, %102, %103, %104, %105, %106, %107, %108, %109, %110, %111"
+#define WS_NAMES_256 WS_NAMES_224 ", %112, %113, %114, %115, %116, %117, %118, %119, %120, %121, %122, %123, %124, %125, %126, %127"
 
-#define WS_NAMES_128 \
-    "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, " \
-    "%16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31, " \
-    "%32, %33, %34, %35, %36, %37, %38, %39, %40, %41, %42, %43, %44, %45, %46, %47, " \
-    "%48, %49, %50, %51, %52, %53, %54, %55, %56, %57, %58, %59, %60, %61, %62, %63"
+// The accumulators themselves.
+#define WS_SUMS_96(how, d) WS_32(how, d, 0), WS_8(how, d, 32), WS_8(how, d, 40)
+#define WS_SUMS_128(how, d) WS_SUMS_96(how, d), WS_8(how, d, 48), WS_8(how, d, 56)
+#define WS_SUMS_160(how, d) WS_SUMS_128(how, d), WS_8(how, d, 64), WS_8(how, d, 72)
+#define WS_SUMS_192(how, d) WS_SUMS_160(how, d), WS_8(how, d, 80), WS_8(how, d, 88)
+#define WS_SUMS_224(how, d) WS_SUMS_192(how, d), WS_8(how, d, 96), WS_8(how, d, 104)
+#define WS_SUMS_256(how, d) WS_SUMS_224(how, d), WS_8(how, d, 112), WS_8(how, d, 120)
 
-#define WS_NAMES_160 \
-    "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, " \
-    "%16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31, " \
-    "%32, %33, %34, %35, %36, %37, %38, %39, %40, %41, %42, %43, %44, %45, %46, %47, " \
-    "%48, %49, %50, %51, %52, %53, %54, %55, %56, %57, %58, %59, %60, %61, %62, %63, " \
-    "%64, %65, %66, %67, %68, %69, %70, %71, %72, %73, %74, %75, %76, %77, %78, %79"
-
-#define WS_NAMES_192 \
-    "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, " \
-    "%16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31, " \
-    "%32, %33, %34, %35, %36, %37, %38, %39, %40, %41, %42, %43, %44, %45, %46, %47, " \
-    "%48, %49, %50, %51, %52, %53, %54, %55, %56, %57, %58, %59, %60, %61, %62, %63, " \
-    "%64, %65, %66, %67, %68, %69, %70, %71, %72, %73, %74, %75, %76, %77, %78, %79, " \
-    "%80, %81, %82, %83, %84, %85, %86, %87, %88, %89, %90, %91, %92, %93, %94, %95"
-
-#define WS_NAMES_224 \
-    "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, " \
-    "%16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31, " \
-    "%32, %33, %34, %35, %36, %37, %38, %39, %40, %41, %42, %43, %44, %45, %46, %47, " \
-    "%48, %49, %50, %51, %52, %53, %54, %55, %56, %57, %58, %59, %60, %61, %62, %63, " \
-    "%64, %65, %66, %67, %68, %69, %70, %71, %72, %73, %74, %75, %76, %77, %78, %79, " \
-    "%80, %81, %82, %83, %84, %85, %86, %87, %88, %89, %90, %91, %92, %93, %94, %95, " \
-    "%96, %97, %98, %99, %100, %101, %102, %103, %104, %105, %106, %107, %108, %109, %110, %111"
-
-#define WS_NAMES_256 \
-    "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, " \
-    "%16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31, " \
-    "%32, %33, %34, %35, %36, %37, %38, %39, %40, %41, %42, %43, %44, %45, %46, %47, " \
-    "%48, %49, %50, %51, %52, %53, %54, %55, %56, %57, %58, %59, %60, %61, %62, %63, " \
-    "%64, %65, %66, %67, %68, %69, %70, %71, %72, %73, %74, %75, %76, %77, %78, %79, " \
-    "%80, %81, %82, %83, %84, %85, %86, %87, %88, %89, %90, %91, %92, %93, %94, %95, " \
-    "%96, %97, %98, %99, %100, %101, %102, %103, %104, %105, %106, %107, %108, %109, %110, %111, " \
-    "%112, %113, %114, %115, %116, %117, %118, %119, %120, %121, %122, %123, %124, %125, %126, %127"
-
-// d = a x b (ADD 0), or d += a x b (1).
-#define WS_WGMMA(N, TYPE, ADD, A, B, ALONG_N, ...)                                                      \
-    asm volatile("{\n.reg .pred p;\nsetp.ne.b32 p, " ADD ", 0;\n"                                        \
-                 "wgmma.mma_async.sync.aligned.m64n" #N "k16.f32." TYPE "." TYPE " {" WS_NAMES_##N "}, " A \
-                 ", " B ", p, 1, 1, 0, " ALONG_N ";\n}"                                                   \
-                 : __VA_ARGS__                                                                          \
+// d = a x b (ADD 0), or d += a x b (1).  A, B, ALONG_N: the names of the operands after N / 2 accumulators.
+#define WS_WGMMA(N, TYPE, ADD, A, B, ALONG_N, HOW)                                                         \
+    asm volatile("{\n.reg .pred p;\nsetp.ne.b32 p, " ADD ", 0;\n"                                          \
+                 "wgmma.mma_async.sync.aligned.m64n" #N "k16.f32." TYPE "." TYPE " {" WS_NAMES_##N "}, " A   \
+                 ", " B ", p, 1, 1, 0, " ALONG_N ";\n}"                                                     \
+                 : WS_SUMS_##N(HOW, d)                                                                     \
                  : "l"(a), "l"(b), "n"(B_ALONG_N))
 
-template <int DTYPE_ID, int B_ALONG_N, bool ADD>
-__device__ __forceinline__ void multiply(float (&d)[48], unsigned long long a, unsigned long long b) {
-    if constexpr (ADD && DTYPE_ID == BF16)
-        WS_WGMMA(96, "bf16", "1", "%48", "%49", "%50", WS_32("+f", d, 0), WS_8("+f", d, 32), WS_8("+f", d, 40));
-    else if constexpr (ADD)
-        WS_WGMMA(96, "f16", "1", "%48", "%49", "%50", WS_32("+f", d, 0), WS_8("+f", d, 32), WS_8("+f", d, 40));
-    else if constexpr (DTYPE_ID == BF16)
-        WS_WGMMA(96, "bf16", "0", "%48", "%49", "%50", WS_32("=f", d, 0), WS_8("=f", d, 32), WS_8("=f", d, 40));
-    else
-        WS_WGMMA(96, "f16", "0", "%48", "%49", "%50", WS_32("=f", d, 0), WS_8("=f", d, 32), WS_8("=f", d, 40));
-}
+#define WS_MULTIPLY(N, A, B, ALONG_N)                                                                            \
+    template <int DTYPE_ID, int B_ALONG_N, bool ADD>                                                             \
+    __device__ __forceinline__ void multiply(float (&d)[N / 2], unsigned long long a, unsigned long long b) {    \
+        if constexpr (ADD && DTYPE_ID == BF16)                                                                   \
+            WS_WGMMA(N, "bf16", "1", A, B, ALONG_N, "+f");                                                       \
+        else if constexpr (ADD)                                                                                  \
+            WS_WGMMA(N, "f16", "1", A, B, ALONG_N, "+f");                                                        \
+        else if constexpr (DTYPE_ID == BF16)                                                                     \
+            WS_WGMMA(N, "bf16", "0", A, B, ALONG_N, "=f");                                                       \
+        else                                                                                                     \
+            WS_WGMMA(N, "f16", "0", A, B, ALONG_N, "=f");                                                        \
+    }
 
-template <int DTYPE_ID, int B_ALONG_N, bool ADD>
-__device__ __forceinline__ void multiply(float (&d)[64], unsigned long long a, unsigned long long b) {
-    if constexpr (ADD && DTYPE_ID == BF16)
-        WS_WGMMA(128, "bf16", "1", "%64", "%65", "%66", WS_32("+f", d, 0), WS_32("+f", d, 32));
-    else if constexpr (ADD)
-        WS_WGMMA(128, "f16", "1", "%64", "%65", "%66", WS_32("+f", d, 0), WS_32("+f", d, 32));
-    else if constexpr (DTYPE_ID == BF16)
-        WS_WGMMA(128, "bf16", "0", "%64", "%65", "%66", WS_32("=f", d, 0), WS_32("=f", d, 32));
-    else
-        WS_WGMMA(128, "f16", "0", "%64", "%65", "%66", WS_32("=f", d, 0), WS_32("=f", d, 32));
-}
-
-template <int DTYPE_ID, int B_ALONG_N, bool ADD>
-__device__ __forceinline__ void multiply(float (&d)[80], unsigned long long a, unsigned long long b) {
-    if constexpr (ADD && DTYPE_ID == BF16)
-        WS_WGMMA(160, "bf16", "1", "%80", "%81", "%82", WS_32("+f", d, 0), WS_32("+f", d, 32), WS_8("+f", d, 64), WS_8("+f", d, 72));
-    else if constexpr (ADD)
-        WS_WGMMA(160, "f16", "1", "%80", "%81", "%82", WS_32("+f", d, 0), WS_32("+f", d, 32), WS_8("+f", d, 64), WS_8("+f", d, 72));
-    else if constexpr (DTYPE_ID == BF16)
-        WS_WGMMA(160, "bf16", "0", "%80", "%81", "%82", WS_32("=f", d, 0), WS_32("=f", d, 32), WS_8("=f", d, 64), WS_8("=f", d, 72));
-    else
-        WS_WGMMA(160, "f16", "0", "%80", "%81", "%82", WS_32("=f", d, 0), WS_32("=f", d, 32), WS_8("=f", d, 64), WS_8("=f", d, 72));
-}
-
-template <int DTYPE_ID, int B_ALONG_N, bool ADD>
-__device__ __forceinline__ void multiply(float (&d)[96], unsigned long long a, unsigned long long b) {
-    if constexpr (ADD && DTYPE_ID == BF16)
-        WS_WGMMA(192, "bf16", "1", "%96", "%97", "%98", WS_32("+f", d, 0), WS_32("+f", d, 32), WS_32("+f", d, 64));
-    else if constexpr (ADD)
-        WS_WGMMA(192, "f16", "1", "%96", "%97", "%98", WS_32("+f", d, 0), WS_32("+f", d, 32), WS_32("+f", d, 64));
-    else if constexpr (DTYPE_ID == BF16)
-        WS_WGMMA(192, "bf16", "0", "%96", "%97", "%98", WS_32("=f", d, 0), WS_32("=f", d, 32), WS_32("=f", d, 64));
-    else
-        WS_WGMMA(192, "f16", "0", "%96", "%97", "%98", WS_32("=f", d, 0), WS_32("=f", d, 32), WS_32("=f", d, 64));
-}
-
-template <int DTYPE_ID, int B_ALONG_N, bool ADD>
-__device__ __forceinline__ void multiply(float (&d)[112], unsigned long long a, unsigned long long b) {
-    if constexpr (ADD && DTYPE_ID == BF16)
-        WS_WGMMA(224, "bf16", "1", "%112", "%113", "%114", WS_32("+f", d, 0), WS_32("+f", d, 32), WS_32("+f", d, 64), WS_8("+f", d, 96), WS_8("+f", d, 104));
-    else if constexpr (ADD)
-        WS_WGMMA(224, "f16", "1", "%112", "%113", "%114", WS_32("+f", d, 0), WS_32("+f", d, 32), WS_32("+f", d, 64), WS_8("+f", d, 96), WS_8("+f", d, 104));
-    else if constexpr (DTYPE_ID == BF16)
-        WS_WGMMA(224, "bf16", "0", "%112", "%113", "%114", WS_32("=f", d, 0), WS_32("=f", d, 32), WS_32("=f", d, 64), WS_8("=f", d, 96), WS_8("=f", d, 104));
-    else
-        WS_WGMMA(224, "f16", "0", "%112", "%113", "%114", WS_32("=f", d, 0), WS_32("=f", d, 32), WS_32("=f", d, 64), WS_8("=f", d, 96), WS_8("=f", d, 104));
-}
-
-template <int DTYPE_ID, int B_ALONG_N, bool ADD>
-__device__ __forceinline__ void multiply(float (&d)[128], unsigned long long a, unsigned long long b) {
-    if constexpr (ADD && DTYPE_ID == BF16)
-        WS_WGMMA(256, "bf16", "1", "%128", "%129", "%130", WS_32("+f", d, 0), WS_32("+f", d, 32), WS_32("+f", d, 64), WS_32("+f", d, 96));
-    else if constexpr (ADD)
-        WS_WGMMA(256, "f16", "1", "%128", "%129", "%130", WS_32("+f", d, 0), WS_32("+f", d, 32), WS_32("+f", d, 64), WS_32("+f", d, 96));
-    else if constexpr (DTYPE_ID == BF16)
-        WS_WGMMA(256, "bf16", "0", "%128", "%129", "%130", WS_32("=f", d, 0), WS_32("=f", d, 32), WS_32("=f", d, 64), WS_32("=f", d, 96));
-    else
-        WS_WGMMA(256, "f16", "0", "%128", "%129", "%130", WS_32("=f", d, 0), WS_32("=f", d, 32), WS_32("=f", d, 64), WS_32("=f", d, 96));
-}
+WS_MULTIPLY(96, "%48", "%49", "%50")
+WS_MULTIPLY(128, "%64", "%65", "%66")
+WS_MULTIPLY(160, "%80", "%81", "%82")
+WS_MULTIPLY(192, "%96", "%97", "%98")
+WS_MULTIPLY(224, "%112", "%113", "%114")
+WS_MULTIPLY(256, "%128", "%129", "%130")
 
 }  // namespace wavescope
