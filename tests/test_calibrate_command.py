@@ -16,6 +16,7 @@ import pytest
 from tests.recorded import DATA
 from tests.test_calibration import ROW
 from tests.test_cli_errors import failed
+from tests.told_costs import told
 from wavescope import cuda_device, measure, prepare
 from wavescope.calibrate import fit
 from wavescope.calibration import installed, lookup, table
@@ -64,23 +65,7 @@ def test_the_plan_tells_all_costs_apart() -> None:
     traces = [measured(launch, OWN, seed) for seed, launch in enumerate(plan)]
     found = fit(traces)
     assert (found.unseen, found.estimated) == ((), ())
-    for name, relative, absolute in [
-        ("cycles_per_k_iter", 0.005, 0),
-        ("fixed_cycles", 0, 150),
-        ("cold_cycles", 0, 150),
-        ("epilogue_cycles", 0.01, 0),
-        ("partial_cycles", 0.01, 0),
-        ("add_cycles", 0.01, 0),
-        ("share_cycles", 0.01, 0),
-        ("spare_cycles", 0.01, 0),
-        ("gap_cycles", 0.02, 0),
-        ("queue_gap_cycles", 0.01, 0),
-        ("turnaround_cycles", 0.01, 0),
-        ("stream_slowdown", 0, 0.01),
-        ("edge_slowdown", 0, 0.01),
-        ("idle_gain", 0, 0.02),
-    ]:
-        assert getattr(found, name) == pytest.approx(getattr(OWN, name), rel=relative, abs=absolute), name
+    told(found, OWN)
     errors = [one.error for one in leave_one_out(traces, found) if not one.missing]
     assert len(errors) == len(LAUNCHES) - 1  # but for the only one with edges
     assert np.abs(errors).max() < 0.03

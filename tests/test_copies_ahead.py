@@ -9,6 +9,7 @@ import pytest
 
 from tests.test_calibrate_command import measured
 from tests.test_calibration import H200, ROW
+from tests.told_costs import told
 from wavescope.calibrate import fit
 from wavescope.calibration import lookup
 from wavescope.calibration_launches import LAUNCHES_AHEAD, plans
@@ -103,25 +104,7 @@ def test_the_plan_tells_all_costs_apart() -> None:
     }  # fmt: skip
     found = fit(traces)
     assert (found.unseen, found.estimated) == ((), ())
-    for name, relative, absolute in [
-        ("cycles_per_k_iter", 0.005, 0),
-        ("fixed_cycles", 0, 150),
-        ("cold_cycles", 0, 150),
-        ("fill_cycles", 0, 150),
-        ("beside_cycles", 0, 150),
-        ("epilogue_cycles", 0.01, 0),
-        ("partial_cycles", 0.01, 0),
-        ("add_cycles", 0.01, 0),
-        ("share_cycles", 0.01, 0),
-        ("spare_cycles", 0.01, 0),
-        ("gap_cycles", 0.02, 0),
-        ("queue_gap_cycles", 0.01, 0),
-        ("turnaround_cycles", 0.01, 0),
-        ("stream_slowdown", 0, 0.01),
-        ("edge_slowdown", 0, 0.01),
-        ("idle_gain", 0, 0.02),
-    ]:
-        assert getattr(found, name) == pytest.approx(getattr(AHEAD, name), rel=relative, abs=absolute), name
+    told(found, AHEAD)
     known = [one for one in leave_one_out(traces, found) if not one.missing]
     assert len(known) >= 7
     off = {one.launch.schedule: abs(one.error) for one in sorted(known, key=lambda one: abs(one.error))}

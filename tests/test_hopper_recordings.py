@@ -28,8 +28,13 @@ LAUNCHES = [
     for name, trace in FILES.items()
     for launch in trace.launches
 ]
-# A simulation's error against the launch it was partly fitted on: the launches with few and short units are the worst.
-WORST, MEDIAN = 0.17, 0.035
+# A simulation's error against the launch it was partly fitted on, and those that are known to be further off.
+MEDIAN, WORST = 0.035, 0.08
+KNOWN = {  # relative error, to a hundredth
+    ("128x256x64", "splitk", 4096): 0.17,
+    ("64x128x64", "streamk", 4096): -0.12,
+    ("64x128x64", "fixed", 1024): 0.12,
+}
 
 
 def spans_of(trace: Trace, launch: Launch) -> Spans:
@@ -117,6 +122,20 @@ def test_the_shipped_costs_are_those_of_the_recordings() -> None:
         assert mine == theirs
 
 
+def test_the_shipped_costs_of_teams_are_those_of_whole_tiles() -> None:
+    trace = FILES["gemm_sm90_pingpong-128x128x64"]
+    whole = [
+        Trace(trace.tool_version, trace.device, trace.timer_step_ns, (launch,), spans_of(trace, launch))
+        for launch in trace.launches
+        if Variant.of(launch).parts is None
+    ]
+    assert len(whole) == 7
+    fitted = fit(whole)
+    shipped = next(row for row in table() if (row.kernel, row.tile) == (fitted.kernel, fitted.tile))
+    mine, theirs = (render([row]).splitlines()[1].split(",")[:30] for row in (fitted, shipped))
+    assert mine == theirs
+
+
 def test_simulations_are_near() -> None:
     errors = []
     for trace in FILES.values():
@@ -128,7 +147,10 @@ def test_simulations_are_near() -> None:
             spans = spans_of(trace, launch)
             simulated = run(launch.problem, launch.tile, Variant.of(launch), trace.device, reason="compared with a recording",
                             kernel=launch.kernel)  # fmt: skip
-            errors.append(span_ns(simulated) / int(spans.end_ns.max() - spans.begin_ns.min()) - 1)
+            error = span_ns(simulated) / int(spans.end_ns.max() - spans.begin_ns.min()) - 1
+            known = KNOWN.get((str(launch.tile), launch.schedule or "", launch.problem.k))
+            what = (launch.kernel, launch.schedule, launch.problem, error)
+            assert abs(error) < WORST if known is None else error == pytest.approx(known, abs=0.01), what
+            errors.append(error)
     assert len(errors) > 25
     assert np.median(np.abs(errors)) < MEDIAN
-    assert max(map(abs, errors)) < WORST, sorted(errors)

@@ -9,10 +9,9 @@ if TYPE_CHECKING:
 
     from wavescope.cli.contenders import Lineup
     from wavescope.cli.target import Target
-    from wavescope.comparison import Comparison
+    from wavescope.comparison import Comparison, Entry
     from wavescope.problem import Problem, Tile
     from wavescope.timing import Regime
-    from wavescope.variant import Variant
     from wavescope.work import Work
 
 
@@ -36,13 +35,13 @@ def run(problem: Problem, tile: Tile | None, any_tile: bool, lineup: Lineup, tar
     """The comparison on the target, in the order of the command's words; what was left to choose is chosen."""
     from dataclasses import replace
 
-    from wavescope.comparison import arranged
+    from wavescope.comparison import arranged, entries
     from wavescope.kernels import default_tile
 
     tile = tile or default_tile(problem, target.device, how.kernel)
     given = tuple(variant for variant in lineup.variants if variant is not None)
     if len(given) == len(lineup.variants) and not any_tile:
-        return arranged(_compared(problem, tile, given, lineup.library, target, how), lineup.names)
+        return arranged(timed(problem, entries(given, tile, how.kernel), lineup.library, target, how), lineup.names)
     from wavescope.auto import rank
     from wavescope.cli.console import note
 
@@ -60,8 +59,7 @@ def run(problem: Problem, tile: Tile | None, any_tile: bool, lineup: Lineup, tar
     if target.cuda_index is not None:
         note(str(ranking))
     variants = tuple(variant or best.variant for variant in lineup.variants)
-    how = how._replace(kernel=best.kernel)
-    found = _compared(problem, best.tile, variants, lineup.library, target, how)
+    found = timed(problem, entries(variants, best.tile, best.kernel), lineup.library, target, how)
     named = [
         replace(one, name=name, notes=(*one.notes, str(ranking)) if any_tile or variant is None else one.notes)
         for one, name, variant in zip(found.contenders, lineup.own_names, lineup.variants, strict=False)
@@ -70,19 +68,16 @@ def run(problem: Problem, tile: Tile | None, any_tile: bool, lineup: Lineup, tar
     return arranged(found, lineup.names)
 
 
-def _compared(
-    problem: Problem, tile: Tile, variants: Sequence[Variant], library: bool, target: Target, how: Timed
-) -> Comparison:
-    """The variants, measured or simulated; the library last."""
+def timed(problem: Problem, entries: Sequence[Entry], library: bool, target: Target, how: Timed) -> Comparison:
+    """The contenders, measured or simulated; the library last."""
     from wavescope.cli.console import note
-    from wavescope.comparison import entries
 
-    what = (problem, entries(variants, tile, how.kernel))
     if target.cuda_index is None:
         from wavescope.virtual_comparison import virtual_comparison
 
         return virtual_comparison(
-            *what,
+            problem,
+            entries,
             target.device,
             reason=target.reason,
             seed=how.seed,
@@ -93,7 +88,8 @@ def _compared(
     from wavescope.duel import duel
 
     return duel(
-        *what,
+        problem,
+        entries,
         target.cuda_index,
         library=library,
         regimes=cast("Sequence[Regime]", how.regimes),

@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING
 
 from wavescope.errors import DeviceError, UsageError
 
@@ -16,7 +16,6 @@ if TYPE_CHECKING:
     from wavescope.cli.target import Target
     from wavescope.comparison import Comparison
     from wavescope.problem import Problem
-    from wavescope.timing import Regime
     from wavescope.variant import Variant
 
 SIZE = 4096  # m, n and k where they are not given
@@ -62,7 +61,7 @@ def run(problem: Problem, variant: Variant, target: Target, how: Timed) -> Compa
 
     Raises: DeviceError where not one can; else as duel and virtual_comparison.
     """
-    from wavescope.cli.console import note
+    from wavescope.cli.contest import timed
     from wavescope.comparison import LIBRARY, arranged
     from wavescope.ladder import RUNGS, climb
 
@@ -70,38 +69,14 @@ def run(problem: Problem, variant: Variant, target: Target, how: Timed) -> Compa
         raise UsageError("--ladder: its kernels compute bf16 and fp16, not fp32; use --dtype bf16")
     entries, missing = climb(problem, target.device, variant)
     if target.cuda_index is None:
-        from wavescope.virtual_comparison import calibrated, virtual_comparison
+        from wavescope.virtual_comparison import calibrated
 
         entries, unknown = calibrated(problem, entries, target.device, how.most_ctas)
         missing += unknown
-        if not entries:
-            raise DeviceError(f"no step of the ladder can be simulated: {missing[0].unavailable}; use --device cuda:0")
-        found = virtual_comparison(
-            problem,
-            entries,
-            target.device,
-            reason=target.reason,
-            seed=how.seed,
-            library=True,
-            most_ctas=how.most_ctas,
-        )
-    else:
-        from wavescope.duel import duel
-
-        if not entries:
-            raise DeviceError(f"no step of the ladder runs here: {missing[0].unavailable}")
-        found = duel(
-            problem,
-            entries,
-            target.cuda_index,
-            library=True,
-            regimes=cast("Sequence[Regime]", how.regimes),
-            repeat=how.repeat,
-            seconds=how.seconds,
-            most_ctas=how.most_ctas,
-            seed=how.seed,
-            progress=note,
-        )
+    if not entries:
+        what = "runs here" if target.cuda_index is not None else "can be simulated"
+        raise DeviceError(f"no step of the ladder {what}: {missing[0].unavailable}; use --device virtual:h200")
+    found = timed(problem, entries, True, target, how)
     whole = replace(found, contenders=(*found.contenders, *missing))
     return arranged(whole, [*(rung.name for rung in RUNGS), LIBRARY])
 

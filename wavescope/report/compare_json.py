@@ -14,24 +14,12 @@ from typing import Any
 from wavescope import __version__
 from wavescope.accounts import Account
 from wavescope.comparison import Comparison, Contender
-from wavescope.report.json import finite
+from wavescope.report.json import ESTIMATE, finite, keys_of
 from wavescope.standings import Standing
 from wavescope.verdicts import Verdict
 from wavescope.wave_report import WaveReport
 
 SCHEMA_VERSION = 1
-
-_ESTIMATE = {
-    "median": "median of the samples",
-    "low": "lower end of its 95 % interval",
-    "high": "upper end",
-    "count": "samples",
-}
-
-
-def _keys(prefix: str, about: str, parts: dict[str, str]) -> dict[str, str]:
-    return {f"{prefix}.{key}": f"{about}: {text}" for key, text in parts.items()}
-
 
 _BY_REGIME = "contenders[].regimes[]"
 _VERDICT = f"{_BY_REGIME}.verdict"
@@ -68,10 +56,10 @@ KEYS: dict[str, str] = {
     "contenders[].predicted.time_ns": "T it predicts",
     _BY_REGIME: "one entry a regime, empty where it did not run",
     f"{_BY_REGIME}.regime": "name of the regime",
-    **_keys(f"{_BY_REGIME}.time_ns", "event time of the plain kernel, of a simulation its T", _ESTIMATE),
-    **_keys(f"{_BY_REGIME}.ratio", "time of the first contender / own, paired by round", _ESTIMATE),
+    **keys_of(f"{_BY_REGIME}.time_ns", "event time of the plain kernel, of a simulation its T", ESTIMATE),
+    **keys_of(f"{_BY_REGIME}.ratio", "time of the first contender / own, paired by round", ESTIMATE),
     f"{_BY_REGIME}.library_ratio": "null where no library ran",
-    **_keys(f"{_BY_REGIME}.library_ratio", "time of the library / own", _ESTIMATE),
+    **keys_of(f"{_BY_REGIME}.library_ratio", "time of the library / own", ESTIMATE),
     f"{_BY_REGIME}.tflops": "useful FLOP / time",
     f"{_BY_REGIME}.launch": "its traced launch, null for a library",
     f"{_BY_REGIME}.launch.launch_id": "number of the launch in the trace that -o writes",
@@ -90,7 +78,7 @@ KEYS: dict[str, str] = {
     f"{_BY_REGIME}.launch.terms[].share_of_first": "share of the first contender's S * T, null where it has no trace",
     f"{_BY_REGIME}.launch.terms[].refused": "true: too uncertain to conclude from",
     f"{_BY_REGIME}.cycles": "null for a library",
-    **_keys(f"{_BY_REGIME}.cycles", "cycles of the SM that was at work the longest", _ESTIMATE),
+    **keys_of(f"{_BY_REGIME}.cycles", "cycles of the SM that was at work the longest", ESTIMATE),
     _VERDICT: "this contender against the first, null for the first itself",
     f"{_VERDICT}.outcome": "faster, slower, even (the interval includes 1) or same work (both do the same)",
     f"{_VERDICT}.sentences[]": "the verdict in words",

@@ -24,7 +24,7 @@ __all__ = ["DETAIL_KEYS", "KEYS", "SCHEMA_VERSION", "document", "finite", "rende
 SCHEMA_VERSION = 1
 
 _QUANTITY = {"value": "the number", "error": "its absolute error", "refused": "true: too uncertain to conclude from"}
-_ESTIMATE = {
+ESTIMATE = {
     "median": "median of the samples",
     "low": "lower end of its 95 % interval",
     "high": "upper end",
@@ -32,7 +32,8 @@ _ESTIMATE = {
 }
 
 
-def _keys(prefix: str, about: str, parts: dict[str, str]) -> dict[str, str]:
+def keys_of(prefix: str, about: str, parts: dict[str, str]) -> dict[str, str]:
+    """The paths of an object's parts, ESTIMATE's say, with what they mean."""
     return {f"{prefix}.{key}": f"{about}: {text}" for key, text in parts.items()}
 
 
@@ -92,11 +93,11 @@ KEYS: dict[str, str] = {
     "launch.timing": "repeated event times, null where there are none",
     "launch.timing.regime": "timing protocol",
     "launch.timing.clock_limits": "why the clock was below its maximum meanwhile, null where NVML does not answer",
-    **_keys("launch.timing.plain_ns", "event time without the probe", _ESTIMATE),
-    **_keys("launch.timing.probed_ns", "event time with the probe", _ESTIMATE),
-    **_keys("launch.timing.perturbation", "paired ratio probed / plain", _ESTIMATE),
+    **keys_of("launch.timing.plain_ns", "event time without the probe", ESTIMATE),
+    **keys_of("launch.timing.probed_ns", "event time with the probe", ESTIMATE),
+    **keys_of("launch.timing.perturbation", "paired ratio probed / plain", ESTIMATE),
     "launch.timing.cycles": "of the SM that was at work the longest, over the probed launches; null in older traces",
-    **_keys("launch.timing.cycles", "cycles of the busiest SM", _ESTIMATE),
+    **keys_of("launch.timing.cycles", "cycles of the busiest SM", ESTIMATE),
     "flop": "operations of the launch, null where the problem is unknown",
     "flop.useful": "those inside the problem and, with irregular work, in the k_iters done",
     "flop.issued": "those of whole tiles and k_iters",
@@ -118,16 +119,16 @@ KEYS: dict[str, str] = {
     "budget.residual_sm_ns": "S * T minus the sum of the terms",
     "budget.terms[].state": "state of an SM; the terms share out S * T",
     "budget.terms[].share": "share of S * T",
-    **_keys("budget.terms[]", "SM-ns in the state", _QUANTITY),
-    **_keys("budget.padding", "SM-ns of mac on elements outside the problem", _QUANTITY),
-    **_keys("budget.not_idle", "SM-ns with a CTA resident", _QUANTITY),
+    **keys_of("budget.terms[]", "SM-ns in the state", _QUANTITY),
+    **keys_of("budget.padding", "SM-ns of mac on elements outside the problem", _QUANTITY),
+    **keys_of("budget.not_idle", "SM-ns with a CTA resident", _QUANTITY),
     "budget.not_idle.share": "not-idle share of S * T, what --fail-under compares",
     "budget.per_sm[].sm": "SM id, -1 for an SM that ran nothing",
     "budget.per_sm[].state_ns[]": "ns by state, in the order of budget.terms",
     "tail": "split of the tail, null where it is not defined",
     "tail.source": "estimated: from unit costs fitted on the spans",
-    **_keys("tail.quantization", "SM-ns lost because units do not share out evenly", _QUANTITY),
-    **_keys("tail.imbalance", "SM-ns of the rest of the tail, may be negative", _QUANTITY),
+    **keys_of("tail.quantization", "SM-ns lost because units do not share out evenly", _QUANTITY),
+    **keys_of("tail.imbalance", "SM-ns of the rest of the tail, may be negative", _QUANTITY),
     "tail.makespan_ns": "largest nominal load of an SM, or with irregular work that of units of the mean cost",
     "tail.of_equal_units": "true: the work is irregular, so quantization is that of units of the mean cost",
     "tail.cost.per_k_iter_ns": "fitted cost of a k_iter",
@@ -187,7 +188,7 @@ KEYS: dict[str, str] = {
     "clock.first_tenth_mhz": "over the first tenth of T",
     "clock.last_tenth_mhz": "over the last tenth of T",
     "bound.source": "estimated: at unchanged unit cost and clock",
-    **_keys("bound", "speed-up that perfect balance could bring at most", _QUANTITY),
+    **keys_of("bound", "speed-up that perfect balance could bring at most", _QUANTITY),
     "active_cycles_ratio": "active cycles, average over SMs / largest, as ncu's sm__cycles_active",
     "longest_sm_cycles": "longest active time of an SM, in cycles",
     "place_busy": "share of place-time with a CTA in it",

@@ -14,23 +14,11 @@ from typing import Any
 from wavescope import __version__
 from wavescope.comparison import LIBRARY, Comparison
 from wavescope.ladder import RUNGS, Rung, Step, factors_of, library_of
-from wavescope.report.json import finite
+from wavescope.report.json import ESTIMATE, finite, keys_of
 from wavescope.standings import Standing
 from wavescope.stats import Estimate
 
 SCHEMA_VERSION = 1
-
-_ESTIMATE = {
-    "median": "median of the samples",
-    "low": "lower end of its 95 % interval",
-    "high": "upper end",
-    "count": "samples",
-}
-
-
-def _keys(prefix: str, about: str) -> dict[str, str]:
-    return {f"{prefix}.{key}": f"{about}: {text}" for key, text in _ESTIMATE.items()}
-
 
 _BY_REGIME = "steps[].regimes[]"
 _WATERFALL = f"{_BY_REGIME}.waterfall"
@@ -57,7 +45,7 @@ KEYS: dict[str, str] = {
     "library.ran": "its kernel",
     "library.regimes[]": "one entry a regime, empty where it did not run",
     "library.regimes[].regime": "name of the regime",
-    **_keys("library.regimes[].time_ns", "time of a launch"),
+    **keys_of("library.regimes[].time_ns", "time of a launch", ESTIMATE),
     "library.regimes[].tflops": "useful FLOP / time",
     "steps[].number": "place on the ladder, from 1",
     "steps[].name": "name of the step",
@@ -71,11 +59,11 @@ KEYS: dict[str, str] = {
     "steps[].verified": "checks of the result by name, with what they found",
     _BY_REGIME: "one entry a regime, empty where it did not run",
     f"{_BY_REGIME}.regime": "name of the regime",
-    **_keys(f"{_BY_REGIME}.time_ns", "event time of the plain kernel, of a simulation its T"),
+    **keys_of(f"{_BY_REGIME}.time_ns", "event time of the plain kernel, of a simulation its T", ESTIMATE),
     f"{_BY_REGIME}.gain": "null for the first step that ran",
-    **_keys(f"{_BY_REGIME}.gain", "time of the step before that ran / own"),
+    **keys_of(f"{_BY_REGIME}.gain", "time of the step before that ran / own", ESTIMATE),
     f"{_BY_REGIME}.library_ratio": "null where no library ran",
-    **_keys(f"{_BY_REGIME}.library_ratio", "time of the library / own"),
+    **keys_of(f"{_BY_REGIME}.library_ratio", "time of the library / own", ESTIMATE),
     f"{_BY_REGIME}.tflops": "useful FLOP / time",
     f"{_BY_REGIME}.launch_id": "number of the launch in the trace that -o writes",
     f"{_BY_REGIME}.cycles": "cycles of the SM that was at work the longest (median), null where none were recorded",
