@@ -233,6 +233,17 @@ def test_two_cupys_are_named_before_either_is_imported(monkeypatch: pytest.Monke
     )
 
 
+def test_packages_are_not_searched_again_once_cupy_is_there(monkeypatch: pytest.MonkeyPatch) -> None:
+    install(monkeypatch, FakeRuntime())
+
+    def search() -> list[Any]:
+        pytest.fail("a measurement asks for the device dozens of times, and each search takes half a second")
+
+    monkeypatch.setattr(importlib.metadata, "distributions", search)
+    assert cuda_device.query(0).sms == H200.sms
+    assert not cuda_device.kernel_timeout(0)
+
+
 class FakeDriver:
     """libcuda.so.1 that starts, or not, and counts devices."""
 

@@ -42,10 +42,12 @@ NO_DEVICE = 100  # cudaErrorNoDevice
 
 
 def load_cupy() -> Any:
-    """The cupy module, whose installation is sound.
+    """The cupy module, whose installation is sound; looked at once, since that takes half a second of many packages.
 
     Raises: DeviceError where CuPy is missing, installed twice, or cannot be imported.
     """
+    if "cupy" in sys.modules:
+        return sys.modules["cupy"]
     installed = cupy_distributions()
     if len(installed) > 1:
         raise DeviceError(
