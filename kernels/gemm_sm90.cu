@@ -12,8 +12,11 @@
 // is free when the warps of both have left it, whether B was shared or not.  Where the
 // number of tiles is odd, one CTA has a last round alone, and stands in for the other.
 //
-// -D: TILE_M TILE_N TILE_K  TEAMS  GROUPS (warpgroups of a team, one below the other)  STAGES
-//     STORE_BUFFERS (16 x 64 elements each, or 16 x 32, of a warp)  DTYPE (0 bf16, 1 fp16)
+// The tensor cores' rows come in blocks of 64, their columns in eights.  Their rows are those of
+// C; or its columns, where the tile is TURNED, so that either side can be any multiple of 8.
+//
+// -D: TILE_M TILE_N TILE_K  TEAMS  GROUPS (warpgroups of a team, next to one another along the
+//     tensor cores' rows)  STAGES  TURNED  STORE_BUFFERS (16 x 64 elements each of a warp)  DTYPE (0 bf16, 1 fp16)
 //     LAYOUT (0 tn, 1 nn)  SCHEDULE (schedule.cuh)  REDUCTION (fixup.cuh)
 //     WORK (1: tiles of unequal k, as `work` says)  PROBE (trace.cuh)
 //     HAS_ADDERS (1: three warps beside the copier add a CTA's share of partial sums)
@@ -28,6 +31,10 @@
 
 #ifndef CLUSTER
 #define CLUSTER 1
+#endif
+
+#ifndef TURNED
+#define TURNED 0
 #endif
 
 constexpr int WARPGROUP = 128;
@@ -45,27 +52,31 @@ constexpr int THREADS =
 constexpr int COPIER = SPECIALISED ? MULTIPLIERS : 0;  // the thread that copies
 constexpr int ADDERS = 3;
 constexpr bool TN = LAYOUT == 0;
-constexpr int GROUP_M = TILE_M / GROUPS, BLOCKS = GROUP_M / 64;  // wgmma is 64 x TILE_N x 16
-constexpr int FLOATS = BLOCKS * TILE_N / 2;                      // accumulators of a thread
+constexpr int ROWS = TURNED ? TILE_N : TILE_M, COLUMNS = TURNED ? TILE_M : TILE_N;
+constexpr int GROUP_ROWS = ROWS / GROUPS, BLOCKS = GROUP_ROWS / 64;  // wgmma is 64 x COLUMNS x 16
+// Accumulators of a thread: those of a block, to which nothing is added up to whole pieces (fixup.cuh).
+constexpr int SUMS = COLUMNS / 2, PIECES_BLOCK = (COLUMNS + 31) / 32, FLOATS = BLOCKS * PIECES_BLOCK * 16;
+using Sums = float[BLOCKS][PIECES_BLOCK * 16];
 constexpr int STEPS = TILE_K / 16;
 constexpr int BOXES_B = TN ? CLUSTER : (TILE_N + 63) / 64;  // one for each of a pair; of 64 columns where rows run along n
 constexpr int BYTES_A = TILE_M * TILE_K * 2, BYTES_B = TN ? TILE_N * TILE_K * 2 : BOXES_B * 64 * TILE_K * 2;
 constexpr int BYTES_STAGE = BYTES_A + BYTES_B;
 constexpr bool IN_STEP = CLUSTER > 1 && !WORK;  // tiles of unequal k are not copied for two
 constexpr int COLUMNS_B = 64, BYTES_BOX_B = COLUMNS_B * TILE_K * 2;
-constexpr int COLUMNS_C = TILE_N % 64 == 0 ? 64 : 32, BYTES_BOX_C = COLUMNS_C * 16 * 2;  // what a warp stores at once
+constexpr int BOX_C = 64, BYTES_BOX_C = BOX_C * 16 * 2;  // what a warp stores at once: 16 of its rows, 64 of its columns
 constexpr bool ADD_SHARES = is_cooperative(SCHEDULE) && HAS_ADDERS;
 [[maybe_unused]] constexpr bool NAMES_RECORDS = SPECIALISED && !splits_tiles(SCHEDULE);
 constexpr bool ANNOUNCES = SCHEDULE == DYNAMIC || TEAMS > 1;  // the copier says whose turn it is
 
 static_assert(TILE_K == 64, "a row of a stage is one swizzled line of 128 bytes");
-static_assert(TILE_M % (64 * GROUPS) == 0 && TILE_N % COLUMNS_C == 0, "whole wgmma rows, whole boxes of C");
+static_assert(ROWS % (64 * GROUPS) == 0 && COLUMNS % 8 == 0 && COLUMNS >= BOX_C, "what wgmma takes, and a box of C");
 static_assert(TILE_M <= 256 && TILE_N <= 256, "one box of A, and of B");
 static_assert(SPECIALISED || (TEAMS == 1 && (SCHEDULE == FIXED || SCHEDULE == PERSISTENT)), "who else would draw");
 static_assert(CLUSTER == 1 || CLUSTER == 2, "pairs");
 static_assert(CLUSTER == 1 || (SPECIALISED && TEAMS == 1 && (SCHEDULE == FIXED || SCHEDULE == PERSISTENT)),
               "both of a pair know each other's units");
 static_assert(BOXES_B % CLUSTER == 0 && TILE_N % (8 * CLUSTER) == 0, "halves of B, of whole swizzled boxes");
+static_assert(TN || !TURNED || GROUP_ROWS % COLUMNS_B == 0, "whole boxes of B are blocks of rows");
 static_assert(STAGES >= 2 && STORE_BUFFERS >= 1, "a stage is read while the next one comes");
 
 // Registers of a thread, from the pool that __launch_bounds__ sets for all warpgroups together.
@@ -276,20 +287,25 @@ __device__ __forceinline__ void release_stage(unsigned int ring_at, int stage, u
 
 // The products of a k_iter, into acc or onto it.
 template <bool FIRST>
-__device__ __forceinline__ void multiply_stage(float (&acc)[BLOCKS][TILE_N / 2], unsigned int stage) {
-    const unsigned int my_rows = worker() / WARPGROUP * GROUP_M * TILE_K * 2;
-    const unsigned long long a = operand(stage + my_rows, true, 0);
-    const unsigned long long b = operand(stage + BYTES_A, TN, BYTES_BOX_B);
+__device__ __forceinline__ void multiply_stage(Sums& acc, unsigned int stage) {
+    // 64 rows of either operand take as many bytes, whether they run along k or are a box of 64 columns
+    constexpr int BYTES_64 = 64 * TILE_K * 2, STEP_A = 32, STEP_B = TN ? 32 : 16 * COLUMNS_B * 2;
+    constexpr bool ROWS_ALONG_K = !TURNED || TN, COLUMNS_ALONG_K = TURNED || TN;
+    const unsigned int my_rows = worker() / WARPGROUP * BLOCKS * BYTES_64;
+    const unsigned long long rows = operand(stage + (TURNED ? BYTES_A : 0) + my_rows, ROWS_ALONG_K, BYTES_BOX_B);
+    const unsigned long long columns = operand(stage + (TURNED ? 0 : BYTES_A), COLUMNS_ALONG_K, BYTES_BOX_B);
     products_begin();
 #pragma unroll
     for (int step = 0; step < STEPS; ++step)
 #pragma unroll
         for (int i = 0; i < BLOCKS; ++i) {
-            const unsigned long long to_a = step * 32 + i * 64 * TILE_K * 2, to_b = step * (TN ? 32 : 16 * COLUMNS_B * 2);
+            float(&sums)[SUMS] = reinterpret_cast<float(&)[SUMS]>(acc[i]);
+            const unsigned long long of_rows = rows + (step * (TURNED ? STEP_B : STEP_A) + i * BYTES_64 >> 4);
+            const unsigned long long of_columns = columns + (step * (TURNED ? STEP_A : STEP_B) >> 4);
             if (FIRST && step == 0)
-                multiply<DTYPE, LAYOUT, false>(acc[i], a + (to_a >> 4), b + (to_b >> 4));
+                multiply<DTYPE, ROWS_ALONG_K, COLUMNS_ALONG_K, false>(sums, of_rows, of_columns);
             else
-                multiply<DTYPE, LAYOUT, true>(acc[i], a + (to_a >> 4), b + (to_b >> 4));
+                multiply<DTYPE, ROWS_ALONG_K, COLUMNS_ALONG_K, true>(sums, of_rows, of_columns);
         }
     products_commit();
 }
@@ -312,8 +328,8 @@ struct Ahead {
 };
 
 // The products of a unit, into acc; `ahead` counts where no warp copies.
-__device__ __forceinline__ Stalls multiply_unit(float (&acc)[BLOCKS][TILE_N / 2], const Unit& unit, unsigned int ring_at,
-                                                unsigned int stages, Place& at, Ahead& ahead, unsigned int also_in) {
+__device__ __forceinline__ Stalls multiply_unit(Sums& acc, const Unit& unit, unsigned int ring_at, unsigned int stages,
+                                                Place& at, Ahead& ahead, unsigned int also_in) {
     Stalls stalls{};
     const bool copies = !SPECIALISED && threadIdx.x == COPIER;
     if (copies) {
@@ -326,7 +342,7 @@ __device__ __forceinline__ Stalls multiply_unit(float (&acc)[BLOCKS][TILE_N / 2]
 #pragma unroll
         for (int i = 0; i < BLOCKS; ++i)
 #pragma unroll
-            for (int f = 0; f < TILE_N / 2; ++f) acc[i][f] = 0.f;
+            for (int f = 0; f < SUMS; ++f) acc[i][f] = 0.f;
         return stalls;
     }
     stalls.operands += timed_wait(full(ring_at, team(), at.stage), parity(at));
@@ -348,7 +364,7 @@ __device__ __forceinline__ Stalls multiply_unit(float (&acc)[BLOCKS][TILE_N / 2]
 #pragma unroll
     for (int i = 0; i < BLOCKS; ++i)
 #pragma unroll
-        for (int f = 0; f < TILE_N / 2; ++f) asm volatile("" : "+f"(acc[i][f])::"memory");
+        for (int f = 0; f < SUMS; ++f) asm volatile("" : "+f"(acc[i][f])::"memory");
 #if PROBE
     if (SPECIALISED && !NAMES_RECORDS && is_recorder())
         stalls.room = *static_cast<volatile unsigned int*>(&ring.waited[before]);
@@ -358,30 +374,43 @@ __device__ __forceinline__ Stalls multiply_unit(float (&acc)[BLOCKS][TILE_N / 2]
     return stalls;
 }
 
-// The tile: each warp its own 16 rows, 64 columns at a time, swizzled as the copy engine expects.
+// Where the 16 rows of warp `warp` in block `block` begin, along the tensor cores' rows.
+__device__ __forceinline__ int first_row(const Unit& unit, int warp, int block) {
+    return (TURNED ? unit.tile_n : unit.tile_m) * ROWS + warp / 4 * GROUP_ROWS + block * 64 + warp % 4 * 16;
+}
+
+// The tile: each warp its own 16 rows, 64 columns at a time, swizzled as the copy engine expects.  The last 64 columns
+// reach back over some that are stored already.
 __device__ __forceinline__ void store_tile(const TensorMap& map_c, const Unit& unit, unsigned int buffers, int& next,
-                                           const float (&acc)[BLOCKS][TILE_N / 2]) {
+                                           const Sums& acc) {
     const int warp = worker() / 32, lane = threadIdx.x % 32;
-    const int m = unit.tile_m * TILE_M + warp / 4 * GROUP_M + warp % 4 * 16;
+    const int first_column = (TURNED ? unit.tile_m : unit.tile_n) * COLUMNS;
     buffers += threadIdx.x / 32 * STORE_BUFFERS * BYTES_BOX_C;
 #pragma unroll
     for (int i = 0; i < BLOCKS; ++i) {
 #pragma unroll
-        for (int j = 0; j < TILE_N / COLUMNS_C; ++j) {
+        for (int j = 0; j < (COLUMNS + BOX_C - 1) / BOX_C; ++j) {
+            const int column = j * BOX_C < COLUMNS - BOX_C ? j * BOX_C : COLUMNS - BOX_C;
             const unsigned int buffer = buffers + next * BYTES_BOX_C;
             if (++next == STORE_BUFFERS) next = 0;
             if (lane == 0) wait_boxes_read<STORE_BUFFERS - 1>();
             __syncwarp();
 #pragma unroll
-            for (int chunk = 0; chunk < COLUMNS_C / 16; ++chunk) {
-                const float* const from = &acc[i][j * COLUMNS_C / 2 + chunk * 8];
+            for (int chunk = 0; chunk < BOX_C / 16; ++chunk) {
+                const float* const from = &acc[i][column / 2 + chunk * 8];
                 const unsigned int v[4] = {pack_pair<DTYPE>(from[0], from[1]), pack_pair<DTYPE>(from[2], from[3]),
                                            pack_pair<DTYPE>(from[4], from[5]), pack_pair<DTYPE>(from[6], from[7])};
-                store_matrices(buffer + swizzled<COLUMNS_C * 2>(lane % 16, chunk * 2 + lane / 16), v);
+                if constexpr (TURNED)
+                    store_transposed(buffer + swizzled<32>(chunk * 16 + lane / 16 * 8 + lane % 8, lane / 8 % 2), v);
+                else
+                    store_matrices(buffer + swizzled<BOX_C * 2>(lane % 16, chunk * 2 + lane / 16), v);
             }
             show_to_copies();
             __syncwarp();
-            if (lane == 0) store_box(map_c, unit.tile_n * TILE_N + j * COLUMNS_C, m + i * 64, buffer);
+            if (lane == 0) {
+                const int row = first_row(unit, warp, i), to = first_column + column;
+                store_box(map_c, TURNED ? row : to, TURNED ? to : row, buffer);
+            }
         }
     }
 }
@@ -389,9 +418,14 @@ __device__ __forceinline__ void store_tile(const TensorMap& map_c, const Unit& u
 // Piece `part` of the accumulators of warp `warp`.
 __device__ __forceinline__ void store_part(const Output& o, const Unit& unit, int part, int warp,
                                            const float (&acc)[PIECE]) {
-    constexpr int PIECES_N = TILE_N / 32;
-    store_piece<DTYPE>(o, unit.tile_m * TILE_M + warp / 4 * GROUP_M + part / PIECES_N * 64 + warp % 4 * 16,
-                       unit.tile_n * TILE_N + part % PIECES_N * 32, acc);
+    const int row = first_row(unit, warp, part / PIECES_BLOCK), of_tile = TURNED ? unit.tile_m : unit.tile_n;
+    const int column = of_tile * COLUMNS + part % PIECES_BLOCK * 32, end = (of_tile + 1) * COLUMNS;
+    Output tile = o;  // the last piece of a block may reach beyond the tile
+    if (COLUMNS % 32 != 0) (TURNED ? tile.m : tile.n) = min(TURNED ? o.m : o.n, end);
+    if constexpr (TURNED)
+        store_turned_piece<DTYPE>(tile, column, row, acc);
+    else
+        store_piece<DTYPE>(tile, row, column, acc);
 }
 
 // Three warps: the CTA's share of the partial sums, while the others are at a whole tile.
@@ -467,7 +501,13 @@ gemm_sm90(const char*, const char*, unsigned short* __restrict__ c, int m, int n
         return;
     }
     if constexpr (SPECIALISED && MULTIPLYING_GROUPS > 1) take_registers<MULTIPLIER_REGISTERS>();
-    float acc[BLOCKS][TILE_N / 2];
+    Sums acc;
+    if constexpr (COLUMNS % 32 != 0) {
+#pragma unroll
+        for (int i = 0; i < BLOCKS; ++i)
+#pragma unroll
+            for (int f = SUMS; f < PIECES_BLOCK * 16; ++f) acc[i][f] = 0.f;
+    }
     float(&flat)[FLOATS] = reinterpret_cast<float(&)[FLOATS]>(acc);
     Place at{0, 0};
     Ahead ahead{map_a, map_b, Place{0, ~0u}, 0};  // every stage is empty

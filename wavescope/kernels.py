@@ -19,9 +19,10 @@ from wavescope.trace import Reduction
 # What a kernel that only shows a technique runs.
 WHOLE_AND_STATIC: tuple[ScheduleName, ...] = ("fixed", "persistent")
 
-WARPGROUP = 128  # threads that wgmma works with
+WARP, WARPGROUP = 32, 128  # threads; wgmma works with a warpgroup
 MOST_SUMS_BESIDE_ADDERS = 160  # of a thread: with 192 none of 216 registers is left for the main loop
-BOX_COLUMNS, STORE_ROWS = 64, 16  # gemm_sm90.cu: COLUMNS_B, and the rows of BYTES_BOX_C
+BOX_COLUMNS, STORE_ROWS = 64, 16  # gemm_sm90.cu: COLUMNS_B and BOX_C, and the rows of BYTES_BOX_C
+PIECE_COLUMNS = 32  # fixup.cuh: of a warp's piece of sixteen rows
 SHARED_GRANULE_BYTES = 1024  # a multiple of every architecture's allocation unit (128 or 256 bytes)
 
 # The numbers that element.cuh, mma.cuh, schedule.cuh and fixup.cuh give to these words.
@@ -36,10 +37,9 @@ class TileCode:
     """How a kernel computes one tile.
 
     `warps_m` x `warps_n` warps for a tile; `teams` of so many take the tiles of a CTA in turn;
-    `stages` k steps in shared memory at once, fewer
-    (never below `least_stages`) where a device has no room; `min_ctas` CTAs that the
-    compiler must let an SM hold; `store_buffers` of STORE_ROWS x 64 or 32 elements a
-    warp, through which results leave.
+    `stages` k steps in shared memory at once, fewer (never below `least_stages`) where a
+    device has no room; `min_ctas` CTAs that the compiler must let an SM hold;
+    `store_buffers` of STORE_ROWS x BOX_COLUMNS elements a warp, through which results leave.
     """
 
     tile: Tile
@@ -60,6 +60,20 @@ class TileCode:
     def groups(self) -> int:
         """Warpgroups of a team."""
         return self.threads // self.teams // WARPGROUP
+
+    @property
+    def turned(self) -> bool:
+        """Whether the tensor cores' rows, which come in blocks of 64, run along n, and not along m.
+
+        All warps are side by side then, so that m can be any multiple of 8.
+        """
+        return self.warps_m == 1 and self.warps_n > 1
+
+    @property
+    def partial_elements(self) -> int:
+        """Elements that a partial sum of the tile takes in the workspace: whole pieces of its columns."""
+        rows, columns = (self.tile.n, self.tile.m) if self.turned else (self.tile.m, self.tile.n)
+        return rows * -(-columns // PIECE_COLUMNS) * PIECE_COLUMNS
 
 
 @dataclass(frozen=True)
@@ -182,20 +196,31 @@ GEMM_SM90 = Kernel(
         TileCode(Tile(192, 192, 64), 12, 1, stages=4, least_stages=2, min_ctas=1, store_buffers=1),
         TileCode(Tile(256, 160, 64), 8, 1, stages=4, least_stages=2, min_ctas=1, store_buffers=1),
         TileCode(Tile(256, 192, 64), 8, 1, stages=3, least_stages=2, min_ctas=1, store_buffers=2),
+        TileCode(Tile(192, 200, 64), 12, 1, stages=4, least_stages=2, min_ctas=1, store_buffers=1),
+        TileCode(Tile(136, 256, 64), 1, 8, stages=4, least_stages=2, min_ctas=1, store_buffers=1),
     ),
     align_bytes=1024,
     copy_threads=WARPGROUP,
     most_compute_capability=(9, 0),
 )
-# Each of two teams of one warpgroup has a tile of its own, so that storing one costs the tensor cores no time.
+
+
+def _in_turn(m: int, n: int) -> TileCode:
+    """A tile for each of two teams of one warpgroup, with as many stages as there is room for."""
+    warps = (4, 1) if m == WARPGROUP else (1, 4)
+    stages, store_buffers = (6, 2) if m + n <= 256 else (5, 2) if m + n < 320 else (5, 1)
+    return TileCode(Tile(m, n, 64), *warps, stages, least_stages=2, min_ctas=1, store_buffers=store_buffers, teams=2)
+
+
+# Each team has a tile of its own, so that storing one costs the tensor cores no time, and tiles can be small: steps
+# of 8 and 16 leave few waves half empty.
 GEMM_SM90_PINGPONG = replace(
     GEMM_SM90,
     name="gemm_sm90_pingpong",
     source="gemm_sm90",
     codes=(
-        TileCode(Tile(128, 128, 64), 4, 1, stages=6, least_stages=2, min_ctas=1, store_buffers=2, teams=2),
-        TileCode(Tile(128, 160, 64), 4, 1, stages=5, least_stages=2, min_ctas=1, store_buffers=2, teams=2),
-        TileCode(Tile(128, 192, 64), 4, 1, stages=5, least_stages=2, min_ctas=1, store_buffers=1, teams=2),
+        *(_in_turn(128, n) for n in (128, 104, 112, 120, 136, 144, 152, 160, 176, 192)),
+        *(_in_turn(m, 128) for m in (104, 112, 120, 136, 144, 152, 176)),
     ),
 )
 # What a copying warp is worth: TMA and wgmma as in gemm_sm90, but the team's first thread copies, and a unit at a time.
@@ -370,14 +395,9 @@ def shared_bytes(kernel: Kernel, code: TileCode, problem: Problem, stages: int) 
     if kernel.copy_threads and problem.layout == "nn":
         columns = -(-columns // BOX_COLUMNS) * BOX_COLUMNS
     row = (code.tile.m + columns) * (kernel.stage_element_bytes or problem.element_bytes) + 2 * kernel.pad_bytes
-    buffers = code.store_buffers * code.teams * code.warps_m
-    stored = buffers * STORE_ROWS * stored_columns(code.tile) * problem.element_bytes
+    buffers = code.store_buffers * code.threads // WARP
+    stored = buffers * STORE_ROWS * BOX_COLUMNS * problem.element_bytes
     return stages * code.tile.k * row + stored + kernel.align_bytes
-
-
-def stored_columns(tile: Tile) -> int:
-    """Columns of C that a warp of gemm_sm90 stores at once."""
-    return BOX_COLUMNS if tile.n % BOX_COLUMNS == 0 else BOX_COLUMNS // 2
 
 
 def defines(
@@ -406,6 +426,7 @@ def defines(
             "TEAMS": code.teams,
             "GROUPS": code.groups,
             "STORE_BUFFERS": code.store_buffers,
+            "TURNED": int(code.turned),
             "HAS_ADDERS": int(_has_adders(code)),
         }
     else:

@@ -185,7 +185,7 @@ def prepare(
     functions = load_functions(problem, facts, variant, device, irregular=work is not None)
     schedule = variant.decompose(problem, tile, device.sms * functions.ctas_per_sm, model, work, facts.cluster)
     record_bytes = num_records(schedule) * RECORD_DTYPE.itemsize
-    partial_bytes = schedule.num_slots * tile.m * tile.n * PARTIAL_BYTES
+    partial_bytes = schedule.num_slots * facts.code.partial_elements * PARTIAL_BYTES
     free = free_bytes()
     operand_bytes = 0 if sets else problem.operand_bytes
     if operand_bytes + record_bytes + partial_bytes > free:
@@ -214,7 +214,7 @@ def prepare(
         notes=tuple(_notes(functions, problem, len(sets), device, device_index)),
         table=None if schedule.table is None else upload(schedule.table, stream),
         k_ends=None if work is None else upload(k_ends_of_checks(problem, tile, work), stream),
-        maps=tuple(tensor_maps(one, tile, facts.cluster) for one in sets) if facts.source == GEMM_SM90.name else (),
+        maps=tuple(tensor_maps(one, facts.code, facts.cluster) for one in sets) if facts.source == GEMM_SM90.name else (),
     )
     for buffer in (prepared.partials, prepared.sync):  # once: launches leave it as they want to find it
         fill_bytes(buffer, 0, stream)

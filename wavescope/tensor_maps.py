@@ -11,20 +11,20 @@ from numpy.typing import NDArray
 
 from wavescope.cuda_device import DRIVER_LIBRARY
 from wavescope.errors import DeviceError
-from wavescope.kernels import BOX_COLUMNS, STORE_ROWS, stored_columns
+from wavescope.kernels import BOX_COLUMNS, STORE_ROWS, TileCode
 from wavescope.operands import OperandSet
-from wavescope.problem import Dtype, Tile
+from wavescope.problem import Dtype
 
 # Of cuda.h: CUtensorMapDataType, CUtensorMapSwizzle, CUtensorMapL2promotion.
 DATA_TYPES: dict[Dtype, int] = {"fp16": 6, "bf16": 9}
-SWIZZLE_64B, SWIZZLE_128B = 2, 3
+SWIZZLES = {32: 1, 128: 3}  # by the bytes of a line
 L2_PROMOTION_128B = 2
 MAP_DTYPE = np.dtype([("words", "<u8", 16)])  # CUtensorMap; TensorMap in hopper.cuh
 
 TensorMap = NDArray[np.void]
 
 
-def tensor_maps(operands: OperandSet, tile: Tile, cluster: int = 1) -> tuple[TensorMap, TensorMap, TensorMap]:
+def tensor_maps(operands: OperandSet, code: TileCode, cluster: int = 1) -> tuple[TensorMap, TensorMap, TensorMap]:
     """Maps of A, B and C for gemm_sm90's boxes: a stage of A and of B, and what a warp stores of C at once.
 
     Where B is stored [k, n] its boxes are 64 columns wide; else each of `cluster` CTAs copies
@@ -32,14 +32,15 @@ def tensor_maps(operands: OperandSet, tile: Tile, cluster: int = 1) -> tuple[Ten
 
     Raises: DeviceError where the driver cannot encode them.
     """
-    problem = operands.problem
+    problem, tile = operands.problem, code.tile
+    box_c = (STORE_ROWS, BOX_COLUMNS) if code.turned else (BOX_COLUMNS, STORE_ROWS)
     lda, ldb, ldc = operands.pitches
     box_b = (tile.k, tile.n // cluster) if problem.layout == "tn" else (BOX_COLUMNS, tile.k)
     columns_b, rows_b = problem.b_shape[1], problem.b_shape[0]
     return (
         _encode(problem.dtype, operands.a, (problem.k, problem.m), lda, (tile.k, tile.m)),
         _encode(problem.dtype, operands.b, (columns_b, rows_b), ldb, box_b),
-        _encode(problem.dtype, operands.c, (problem.n, problem.m), ldc, (stored_columns(tile), STORE_ROWS)),
+        _encode(problem.dtype, operands.c, (problem.n, problem.m), ldc, box_c),
     )
 
 
@@ -58,7 +59,7 @@ def _encode(dtype: Dtype, matrix: Any, size: tuple[int, int], pitch: int, box: t
         (ctypes.c_uint32 * 2)(*box),
         (ctypes.c_uint32 * 2)(1, 1),
         ctypes.c_int(0),
-        ctypes.c_int(SWIZZLE_128B if box[0] == BOX_COLUMNS else SWIZZLE_64B),  # a row of the box is one swizzled line
+        ctypes.c_int(SWIZZLES[2 * box[0]]),  # a row of the box is one swizzled line
         ctypes.c_int(L2_PROMOTION_128B),
         ctypes.c_int(0),
     )

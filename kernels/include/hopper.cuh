@@ -125,6 +125,13 @@ __device__ __forceinline__ void store_matrices(unsigned int to_shared, const uns
                  : "memory");
 }
 
+// The same, each matrix transposed.
+__device__ __forceinline__ void store_transposed(unsigned int to_shared, const unsigned int (&v)[4]) {
+    asm volatile("stmatrix.sync.aligned.m8n8.x4.trans.shared.b16 [%0], {%1, %2, %3, %4};" ::"r"(to_shared), "r"(v[0]),
+                 "r"(v[1]), "r"(v[2]), "r"(v[3])
+                 : "memory");
+}
+
 // ---- warpgroups
 
 template <int REGISTERS>
@@ -159,9 +166,9 @@ __device__ __forceinline__ void products_wait() {
     asm volatile("wgmma.wait_group.sync.aligned %0;" ::"n"(PENDING) : "memory");
 }
 
-// Operands of the instructions below: 8 and 32 accumulators, read and written or only written.
-#define WS_8(how, d, i)                                                                                   \
-    how(d[i]), how(d[i + 1]), how(d[i + 2]), how(d[i + 3]), how(d[i + 4]), how(d[i + 5]), how(d[i + 6]), how(d[i + 7])
+// Operands of the instructions below: 4, 8 and 32 accumulators, read and written or only written.
+#define WS_4(how, d, i) how(d[i]), how(d[i + 1]), how(d[i + 2]), how(d[i + 3])
+#define WS_8(how, d, i) WS_4(how, d, i), WS_4(how, d, i + 4)
 #define WS_32(how, d, i) WS_8(how, d, i), WS_8(how, d, i + 8), WS_8(how, d, i + 16), WS_8(how, d, i + 24)
 
 // Their names in an instruction for N columns: half as many as there are columns.
@@ -169,46 +176,92 @@ __device__ __forceinline__ void products_wait() {
     "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, " \
     "%16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31, " \
     "%32, %33, %34, %35, %36, %37, %38, %39, %40, %41, %42, %43, %44, %45, %46, %47"
-#define WS_NAMES_128 WS_NAMES_96 ", %48, %49, %50, %51, %52, %53, %54, %55, %56, %57, %58, %59, %60, %61, %62, %63"
-#define WS_NAMES_160 WS_NAMES_128 ", %64, %65, %66, %67, %68, %69, %70, %71, %72, %73, %74, %75, %76, %77, %78, %79"
-#define WS_NAMES_192 WS_NAMES_160 ", %80, %81, %82, %83, %84, %85, %86, %87, %88, %89, %90, %91, %92, %93, %94, %95"
-#define WS_NAMES_224 WS_NAMES_192 ", %96, %97, %98, %99, %100, %101, %102, %103, %104, %105, %106, %107, %108, %109, %110, %111"
-#define WS_NAMES_256 WS_NAMES_224 ", %112, %113, %114, %115, %116, %117, %118, %119, %120, %121, %122, %123, %124, %125, %126, %127"
+#define WS_NAMES_104 WS_NAMES_96 ", %48, %49, %50, %51"
+#define WS_NAMES_112 WS_NAMES_104 ", %52, %53, %54, %55"
+#define WS_NAMES_120 WS_NAMES_112 ", %56, %57, %58, %59"
+#define WS_NAMES_128 WS_NAMES_120 ", %60, %61, %62, %63"
+#define WS_NAMES_136 WS_NAMES_128 ", %64, %65, %66, %67"
+#define WS_NAMES_144 WS_NAMES_136 ", %68, %69, %70, %71"
+#define WS_NAMES_152 WS_NAMES_144 ", %72, %73, %74, %75"
+#define WS_NAMES_160 WS_NAMES_152 ", %76, %77, %78, %79"
+#define WS_NAMES_168 WS_NAMES_160 ", %80, %81, %82, %83"
+#define WS_NAMES_176 WS_NAMES_168 ", %84, %85, %86, %87"
+#define WS_NAMES_184 WS_NAMES_176 ", %88, %89, %90, %91"
+#define WS_NAMES_192 WS_NAMES_184 ", %92, %93, %94, %95"
+#define WS_NAMES_200 WS_NAMES_192 ", %96, %97, %98, %99"
+#define WS_NAMES_208 WS_NAMES_200 ", %100, %101, %102, %103"
+#define WS_NAMES_216 WS_NAMES_208 ", %104, %105, %106, %107"
+#define WS_NAMES_224 WS_NAMES_216 ", %108, %109, %110, %111"
+#define WS_NAMES_232 WS_NAMES_224 ", %112, %113, %114, %115"
+#define WS_NAMES_240 WS_NAMES_232 ", %116, %117, %118, %119"
+#define WS_NAMES_248 WS_NAMES_240 ", %120, %121, %122, %123"
+#define WS_NAMES_256 WS_NAMES_248 ", %124, %125, %126, %127"
 
 // The accumulators themselves.
 #define WS_SUMS_96(how, d) WS_32(how, d, 0), WS_8(how, d, 32), WS_8(how, d, 40)
-#define WS_SUMS_128(how, d) WS_SUMS_96(how, d), WS_8(how, d, 48), WS_8(how, d, 56)
-#define WS_SUMS_160(how, d) WS_SUMS_128(how, d), WS_8(how, d, 64), WS_8(how, d, 72)
-#define WS_SUMS_192(how, d) WS_SUMS_160(how, d), WS_8(how, d, 80), WS_8(how, d, 88)
-#define WS_SUMS_224(how, d) WS_SUMS_192(how, d), WS_8(how, d, 96), WS_8(how, d, 104)
-#define WS_SUMS_256(how, d) WS_SUMS_224(how, d), WS_8(how, d, 112), WS_8(how, d, 120)
+#define WS_SUMS_104(how, d) WS_SUMS_96(how, d), WS_4(how, d, 48)
+#define WS_SUMS_112(how, d) WS_SUMS_104(how, d), WS_4(how, d, 52)
+#define WS_SUMS_120(how, d) WS_SUMS_112(how, d), WS_4(how, d, 56)
+#define WS_SUMS_128(how, d) WS_SUMS_120(how, d), WS_4(how, d, 60)
+#define WS_SUMS_136(how, d) WS_SUMS_128(how, d), WS_4(how, d, 64)
+#define WS_SUMS_144(how, d) WS_SUMS_136(how, d), WS_4(how, d, 68)
+#define WS_SUMS_152(how, d) WS_SUMS_144(how, d), WS_4(how, d, 72)
+#define WS_SUMS_160(how, d) WS_SUMS_152(how, d), WS_4(how, d, 76)
+#define WS_SUMS_168(how, d) WS_SUMS_160(how, d), WS_4(how, d, 80)
+#define WS_SUMS_176(how, d) WS_SUMS_168(how, d), WS_4(how, d, 84)
+#define WS_SUMS_184(how, d) WS_SUMS_176(how, d), WS_4(how, d, 88)
+#define WS_SUMS_192(how, d) WS_SUMS_184(how, d), WS_4(how, d, 92)
+#define WS_SUMS_200(how, d) WS_SUMS_192(how, d), WS_4(how, d, 96)
+#define WS_SUMS_208(how, d) WS_SUMS_200(how, d), WS_4(how, d, 100)
+#define WS_SUMS_216(how, d) WS_SUMS_208(how, d), WS_4(how, d, 104)
+#define WS_SUMS_224(how, d) WS_SUMS_216(how, d), WS_4(how, d, 108)
+#define WS_SUMS_232(how, d) WS_SUMS_224(how, d), WS_4(how, d, 112)
+#define WS_SUMS_240(how, d) WS_SUMS_232(how, d), WS_4(how, d, 116)
+#define WS_SUMS_248(how, d) WS_SUMS_240(how, d), WS_4(how, d, 120)
+#define WS_SUMS_256(how, d) WS_SUMS_248(how, d), WS_4(how, d, 124)
 
-// d = a x b (ADD 0), or d += a x b (1).  A, B, ALONG_N: the names of the operands after N / 2 accumulators.
-#define WS_WGMMA(N, TYPE, ADD, A, B, ALONG_N, HOW)                                                         \
+// d = a x b (ADD 0), or d += a x b (1).  A, B, A_TURNED, B_TURNED: the names of the operands after N / 2 accumulators; the
+// instruction asks of each operand whether it is transposed, which is: not along k.
+#define WS_WGMMA(N, TYPE, ADD, A, B, A_TURNED, B_TURNED, HOW)                                              \
     asm volatile("{\n.reg .pred p;\nsetp.ne.b32 p, " ADD ", 0;\n"                                          \
                  "wgmma.mma_async.sync.aligned.m64n" #N "k16.f32." TYPE "." TYPE " {" WS_NAMES_##N "}, " A   \
-                 ", " B ", p, 1, 1, 0, " ALONG_N ";\n}"                                                     \
+                 ", " B ", p, 1, 1, " A_TURNED ", " B_TURNED ";\n}"                                         \
                  : WS_SUMS_##N(HOW, d)                                                                     \
-                 : "l"(a), "l"(b), "n"(B_ALONG_N))
+                 : "l"(a), "l"(b), "n"(!A_ALONG_K), "n"(!B_ALONG_K))
 
-#define WS_MULTIPLY(N, A, B, ALONG_N)                                                                            \
-    template <int DTYPE_ID, int B_ALONG_N, bool ADD>                                                             \
+#define WS_MULTIPLY(N, A, B, A_TURNED, B_TURNED)                                                                 \
+    template <int DTYPE_ID, bool A_ALONG_K, bool B_ALONG_K, bool ADD>                                            \
     __device__ __forceinline__ void multiply(float (&d)[N / 2], unsigned long long a, unsigned long long b) {    \
         if constexpr (ADD && DTYPE_ID == BF16)                                                                   \
-            WS_WGMMA(N, "bf16", "1", A, B, ALONG_N, "+f");                                                       \
+            WS_WGMMA(N, "bf16", "1", A, B, A_TURNED, B_TURNED, "+f");                                            \
         else if constexpr (ADD)                                                                                  \
-            WS_WGMMA(N, "f16", "1", A, B, ALONG_N, "+f");                                                        \
+            WS_WGMMA(N, "f16", "1", A, B, A_TURNED, B_TURNED, "+f");                                             \
         else if constexpr (DTYPE_ID == BF16)                                                                     \
-            WS_WGMMA(N, "bf16", "0", A, B, ALONG_N, "=f");                                                       \
+            WS_WGMMA(N, "bf16", "0", A, B, A_TURNED, B_TURNED, "=f");                                            \
         else                                                                                                     \
-            WS_WGMMA(N, "f16", "0", A, B, ALONG_N, "=f");                                                        \
+            WS_WGMMA(N, "f16", "0", A, B, A_TURNED, B_TURNED, "=f");                                             \
     }
 
-WS_MULTIPLY(96, "%48", "%49", "%50")
-WS_MULTIPLY(128, "%64", "%65", "%66")
-WS_MULTIPLY(160, "%80", "%81", "%82")
-WS_MULTIPLY(192, "%96", "%97", "%98")
-WS_MULTIPLY(224, "%112", "%113", "%114")
-WS_MULTIPLY(256, "%128", "%129", "%130")
+WS_MULTIPLY(96, "%48", "%49", "%50", "%51")
+WS_MULTIPLY(104, "%52", "%53", "%54", "%55")
+WS_MULTIPLY(112, "%56", "%57", "%58", "%59")
+WS_MULTIPLY(120, "%60", "%61", "%62", "%63")
+WS_MULTIPLY(128, "%64", "%65", "%66", "%67")
+WS_MULTIPLY(136, "%68", "%69", "%70", "%71")
+WS_MULTIPLY(144, "%72", "%73", "%74", "%75")
+WS_MULTIPLY(152, "%76", "%77", "%78", "%79")
+WS_MULTIPLY(160, "%80", "%81", "%82", "%83")
+WS_MULTIPLY(168, "%84", "%85", "%86", "%87")
+WS_MULTIPLY(176, "%88", "%89", "%90", "%91")
+WS_MULTIPLY(184, "%92", "%93", "%94", "%95")
+WS_MULTIPLY(192, "%96", "%97", "%98", "%99")
+WS_MULTIPLY(200, "%100", "%101", "%102", "%103")
+WS_MULTIPLY(208, "%104", "%105", "%106", "%107")
+WS_MULTIPLY(216, "%108", "%109", "%110", "%111")
+WS_MULTIPLY(224, "%112", "%113", "%114", "%115")
+WS_MULTIPLY(232, "%116", "%117", "%118", "%119")
+WS_MULTIPLY(240, "%120", "%121", "%122", "%123")
+WS_MULTIPLY(248, "%124", "%125", "%126", "%127")
+WS_MULTIPLY(256, "%128", "%129", "%130", "%131")
 
 }  // namespace wavescope

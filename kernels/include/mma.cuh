@@ -123,9 +123,16 @@ __device__ __forceinline__ unsigned int pack_pair(float low, float high) {
 // eight neighbouring rows fall into eight different groups of four banks.
 template <int ROW_BYTES>
 __device__ __forceinline__ unsigned int swizzled(int row, int chunk) {
-    static_assert(ROW_BYTES == 64 || ROW_BYTES % 128 == 0, "rows of half a line, or of whole lines of 32 banks");
-    const int turn = ROW_BYTES == 64 ? row >> 1 & 3 : row & 7;
+    static_assert(ROW_BYTES == 32 || ROW_BYTES == 64 || ROW_BYTES % 128 == 0, "a quarter of a line of 32 banks, half, whole ones");
+    const int turn = ROW_BYTES == 32 ? row >> 2 & 1 : ROW_BYTES == 64 ? row >> 1 & 3 : row & 7;
     return row * ROW_BYTES + ((chunk ^ turn) << 4);
+}
+
+// A warp's 8x8 matrix of 16-bit elements (thread l has two neighbouring ones of row l / 4), transposed.
+__device__ __forceinline__ unsigned int transposed(unsigned int pair) {
+    unsigned int other;
+    asm("movmatrix.sync.aligned.m8n8.trans.b16 %0, %1;" : "=r"(other) : "r"(pair));
+    return other;
 }
 
 // A 4x4 transpose over the four threads of a quad: afterwards v[j] of thread q is what

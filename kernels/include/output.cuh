@@ -12,6 +12,19 @@ struct Output {
     int m, n, ldc;
 };
 
+// Eight elements of a row, those inside C.
+__device__ __forceinline__ void store_eight(const Output& o, int row, int column, const unsigned int (&v)[4]) {
+    if (row >= o.m || column >= o.n) return;
+    unsigned short* to = o.c + static_cast<long long>(row) * o.ldc + column;
+    if (column + 8 <= o.n) {
+        *reinterpret_cast<uint4*>(to) = make_uint4(v[0], v[1], v[2], v[3]);
+    } else {
+#pragma unroll
+        for (int e = 0; e < 8; ++e)
+            if (column + e < o.n) to[e] = static_cast<unsigned short>(v[e / 2] >> e % 2 * 16);
+    }
+}
+
 // first_m, first_n: where the warp's 16 rows and 32 columns begin.
 template <int DTYPE_ID>
 __device__ __forceinline__ void store_piece(const Output& o, int first_m, int first_n, const float (&acc)[PIECE]) {
@@ -24,15 +37,23 @@ __device__ __forceinline__ void store_piece(const Output& o, int first_m, int fi
 #pragma unroll
         for (int t = 0; t < 4; ++t) v[t] = pack_pair<DTYPE_ID>(acc[t * 4 + half * 2], acc[t * 4 + half * 2 + 1]);
         transpose_quad(v, quad_lane);  // now eight neighbouring columns of one row
-        if (row >= o.m || column >= o.n) continue;
-        unsigned short* to = o.c + static_cast<long long>(row) * o.ldc + column;
-        if (column + 8 <= o.n) {
-            *reinterpret_cast<uint4*>(to) = make_uint4(v[0], v[1], v[2], v[3]);
-        } else {
+        store_eight(o, row, column, v);
+    }
+}
+
+// The same of C's transpose: the warp's 16 rows are columns of C from first_n on, its 32 columns are rows from first_m on.
+template <int DTYPE_ID>
+__device__ __forceinline__ void store_turned_piece(const Output& o, int first_m, int first_n, const float (&acc)[PIECE]) {
+    const int lane = threadIdx.x % 32, quad_lane = lane % 4;
+    const int row = first_m + quad_lane * 8 + lane / 4;
 #pragma unroll
-            for (int e = 0; e < 8; ++e)
-                if (column + e < o.n) to[e] = static_cast<unsigned short>(v[e / 2] >> e % 2 * 16);
-        }
+    for (int half = 0; half < 2; ++half) {  // eight columns of C each
+        const int column = first_n + half * 8;
+        unsigned int v[4];
+#pragma unroll
+        for (int t = 0; t < 4; ++t) v[t] = transposed(pack_pair<DTYPE_ID>(acc[t * 4 + half * 2], acc[t * 4 + half * 2 + 1]));
+        transpose_quad(v, quad_lane);  // now eight neighbouring columns of one row
+        store_eight(o, row, column, v);
     }
 }
 
