@@ -231,21 +231,19 @@ __device__ __forceinline__ void main_loop(float (&acc)[FRAGMENTS_M][FRAGMENTS_N]
     wait_copies<0>();
 }
 
-// Sixteen neighbouring accumulators of each thread of a warp: four mma columns of 16 rows.
-constexpr int PIECES_N = FRAGMENTS_N / 4;
-
-// The warp's part i, j of the tile, from the accumulators acc[i][4 j] to acc[i][4 j + 3].
-__device__ __forceinline__ void store_part(const Output& o, const Unit& unit, int warp, int i, int j,
-                                           const float (&acc)[PIECE]) {
-    store_piece<DTYPE>(o, unit.tile_m * TILE_M + warp / WARPS_N * WARP_M + i * 16,
-                       unit.tile_n * TILE_N + warp % WARPS_N * WARP_N + j * 32, acc);
+// The part-th SIZE neighbouring accumulators of each thread of a warp: SIZE / 4 mma columns of 16 rows.
+template <int SIZE>
+__device__ __forceinline__ void store_part(const Output& o, const Unit& unit, int part, int warp,
+                                           const float (&acc)[SIZE]) {
+    constexpr int PIECES_N = FRAGMENTS_N * 4 / SIZE;
+    store_piece<DTYPE>(o, unit.tile_m * TILE_M + warp / WARPS_N * WARP_M + part / PIECES_N * 16,
+                       unit.tile_n * TILE_N + warp % WARPS_N * WARP_N + part % PIECES_N * (2 * SIZE), acc);
 }
 
 __device__ __forceinline__ void store_tile(const Output& o, const Unit& unit, const float (&acc)[FLOATS]) {
 #pragma unroll
     for (int piece = 0; piece < FLOATS / PIECE; ++piece)
-        store_part(o, unit, threadIdx.x / 32, piece / PIECES_N, piece % PIECES_N,
-                   reinterpret_cast<const float(&)[PIECE]>(acc[piece * PIECE]));
+        store_part(o, unit, piece, threadIdx.x / 32, reinterpret_cast<const float(&)[PIECE]>(acc[piece * PIECE]));
 }
 
 extern "C" __global__ void __launch_bounds__(THREADS, MIN_CTAS)
@@ -266,8 +264,8 @@ gemm_mma(const char* __restrict__ a, const char* __restrict__ b, unsigned short*
             return Stalls{};
         },
         [&](const Unit& unit) { store_tile(Output{c, m, n, ldc}, unit, flat); },
-        [&](const Unit& unit, int part, int warp, const float(&sums)[PIECE]) {
-            store_part(Output{c, m, n, ldc}, unit, warp, part / PIECES_N, part % PIECES_N, sums);
+        [&](const Unit& unit, int part, int warp, const auto& sums) {
+            store_part(Output{c, m, n, ldc}, unit, part, warp, sums);
         },
         work);
 }

@@ -234,29 +234,25 @@ __device__ __forceinline__ void store_four(char* to, const float* v) {
         *reinterpret_cast<uint2*>(to) = make_uint2(pack_pair<DTYPE>(v[0], v[1]), pack_pair<DTYPE>(v[2], v[3]));
 }
 
-constexpr int PIECE_ROWS = PIECE / THREAD_N;
-static_assert(PIECE_ROWS * THREAD_N == PIECE, "a piece is whole rows of a thread's accumulators");
+static_assert(THREAD_N % 4 == 0, "four neighbouring accumulators are of one row");
 
-// Rows part * PIECE_ROWS and on of what each thread of a warp holds.
-__device__ __forceinline__ void store_part(const Output& o, const Unit& unit, int warp, int part,
-                                           const float (&acc)[PIECE]) {
+// The part-th SIZE neighbouring accumulators of what each thread of a warp holds, row by row.
+template <int SIZE>
+__device__ __forceinline__ void store_part(const Output& o, const Unit& unit, int part, int warp,
+                                           const float (&acc)[SIZE]) {
     const int first_m = unit.tile_m * TILE_M + corner_m(warp), first_n = unit.tile_n * TILE_N + corner_n(warp);
 #pragma unroll
-    for (int within = 0; within < PIECE_ROWS; ++within) {
-        const int i = part * PIECE_ROWS + within, row = first_m + i % 4 + i / 4 * 32;
+    for (int within = 0; within < SIZE; within += 4) {
+        const int at = part * SIZE + within, i = at / THREAD_N, j = at % THREAD_N;
+        const int row = first_m + i % 4 + i / 4 * 32, column = first_n + j * 4;
         if (row >= o.m) continue;
+        char* to = o.c + (static_cast<long long>(row) * o.ldc + column) * ELEMENT_BYTES;
+        if (column + 4 <= o.n) {
+            store_four(to, &acc[within]);
+        } else {
 #pragma unroll
-        for (int j = 0; j < THREAD_N; j += 4) {
-            const float* const v = &acc[within * THREAD_N + j];
-            const int column = first_n + j * 4;
-            char* to = o.c + (static_cast<long long>(row) * o.ldc + column) * ELEMENT_BYTES;
-            if (column + 4 <= o.n) {
-                store_four(to, v);
-            } else {
-#pragma unroll
-                for (int e = 0; e < 4; ++e)
-                    if (column + e < o.n) store_one(to + e * ELEMENT_BYTES, v[e]);
-            }
+            for (int e = 0; e < 4; ++e)
+                if (column + e < o.n) store_one(to + e * ELEMENT_BYTES, acc[within + e]);
         }
     }
 }
@@ -264,7 +260,7 @@ __device__ __forceinline__ void store_part(const Output& o, const Unit& unit, in
 __device__ __forceinline__ void store_tile(const Output& o, const Unit& unit, const float (&acc)[FLOATS]) {
 #pragma unroll
     for (int part = 0; part < FLOATS / PIECE; ++part)
-        store_part(o, unit, threadIdx.x / 32, part, reinterpret_cast<const float(&)[PIECE]>(acc[part * PIECE]));
+        store_part(o, unit, part, threadIdx.x / 32, reinterpret_cast<const float(&)[PIECE]>(acc[part * PIECE]));
 }
 
 extern "C" __global__ void __launch_bounds__(THREADS, MIN_CTAS)
@@ -300,8 +296,8 @@ gemm_simt(const char* __restrict__ a, const char* __restrict__ b, char* __restri
             return Stalls{};
         },
         [&](const Unit& unit) { store_tile(Output{c, m, n, ldc}, unit, flat); },
-        [&](const Unit& unit, int part, int warp, const float(&sums)[PIECE]) {
-            store_part(Output{c, m, n, ldc}, unit, warp, part, sums);
+        [&](const Unit& unit, int part, int warp, const auto& sums) {
+            store_part(Output{c, m, n, ldc}, unit, part, warp, sums);
         },
         work);
 }

@@ -16,7 +16,7 @@
 // C; or its columns, where the tile is TURNED, so that either side can be any multiple of 8.
 //
 // -D: TILE_M TILE_N TILE_K  TEAMS  GROUPS (warpgroups of a team, next to one another along the
-//     tensor cores' rows)  STAGES  TURNED  STORE_BUFFERS (16 x 64 elements each of a warp)  DTYPE (0 bf16, 1 fp16)
+//     tensor cores' rows)  STAGES  TURNED  STORE_BUFFERS (of each warp, or each warpgroup if TURNED)  DTYPE (0 bf16, 1 fp16)
 //     LAYOUT (0 tn, 1 nn)  SCHEDULE (schedule.cuh)  REDUCTION (fixup.cuh)
 //     WORK (1: tiles of unequal k, as `work` says)  PROBE (trace.cuh)
 //     HAS_ADDERS (1: three warps beside the copier add a CTA's share of partial sums)
@@ -63,7 +63,9 @@ constexpr int BYTES_A = TILE_M * TILE_K * 2, BYTES_B = TN ? TILE_N * TILE_K * 2 
 constexpr int BYTES_STAGE = BYTES_A + BYTES_B;
 constexpr bool IN_STEP = CLUSTER > 1 && !WORK;  // tiles of unequal k are not copied for two
 constexpr int COLUMNS_B = 64, BYTES_BOX_B = COLUMNS_B * TILE_K * 2;
-constexpr int BOX_C = 64, BYTES_BOX_C = BOX_C * 16 * 2;  // what a warp stores at once: 16 of its rows, 64 of its columns
+// What is stored at once, always with 64 columns of C side by side: a warp's 16 rows, or 32 columns of a warpgroup's
+// block where the tile is turned.
+constexpr int BOX_C = TURNED ? 32 : 64, BYTES_BOX_C = BOX_C * (TURNED ? 64 : 16) * 2;
 constexpr bool ADD_SHARES = is_cooperative(SCHEDULE) && HAS_ADDERS;
 [[maybe_unused]] constexpr bool NAMES_RECORDS = SPECIALISED && !splits_tiles(SCHEDULE);
 constexpr bool ANNOUNCES = SCHEDULE == DYNAMIC || TEAMS > 1;  // the copier says whose turn it is
@@ -84,8 +86,8 @@ constexpr int MULTIPLYING_GROUPS = TEAMS * GROUPS;
 constexpr int COPIER_REGISTERS = MULTIPLYING_GROUPS == 3 ? (ADD_SHARES ? 56 : 32) : ADD_SHARES ? 72 : 40;
 constexpr int MULTIPLIER_REGISTERS = MULTIPLYING_GROUPS == 3 ? (ADD_SHARES ? 152 : 160) : ADD_SHARES ? 216 : 232;
 
-// Barriers of the CTA (hopper.cuh, meet_at): 0 all, then each team's (memory.cuh), then that of all teams.
-constexpr int ALL_TEAMS = 1 + TEAMS;
+// Barriers of the CTA (hopper.cuh, meet_at): 0 all, then each team's (memory.cuh), that of all teams, each warpgroup's.
+constexpr int ALL_TEAMS = 1 + TEAMS, WARPGROUPS = ALL_TEAMS + 1;
 
 // What the copying warp and those who multiply say to each other.
 struct Ring {
@@ -379,13 +381,21 @@ __device__ __forceinline__ int first_row(const Unit& unit, int warp, int block) 
     return (TURNED ? unit.tile_n : unit.tile_m) * ROWS + warp / 4 * GROUP_ROWS + block * 64 + warp % 4 * 16;
 }
 
-// The tile: each warp its own 16 rows, 64 columns at a time, swizzled as the copy engine expects.  The last 64 columns
-// reach back over some that are stored already.
+// The tile: each warp its own 16 rows, some columns at a time, swizzled as the copy engine expects; or each warpgroup.
+// The last of them reach back over some that are stored already.
 __device__ __forceinline__ void store_tile(const TensorMap& map_c, const Unit& unit, unsigned int buffers, int& next,
                                            const Sums& acc) {
     const int warp = worker() / 32, lane = threadIdx.x % 32;
     const int first_column = (TURNED ? unit.tile_m : unit.tile_n) * COLUMNS;
-    buffers += threadIdx.x / 32 * STORE_BUFFERS * BYTES_BOX_C;
+    const int whose = threadIdx.x / (TURNED ? WARPGROUP : 32);
+    const bool stores = TURNED ? threadIdx.x % WARPGROUP == 0 : lane == 0;
+    const auto meet_others = [&] {
+        if constexpr (TURNED)
+            meet_at(WARPGROUPS + whose, WARPGROUP);
+        else
+            __syncwarp();
+    };
+    buffers += whose * STORE_BUFFERS * BYTES_BOX_C;
 #pragma unroll
     for (int i = 0; i < BLOCKS; ++i) {
 #pragma unroll
@@ -393,21 +403,22 @@ __device__ __forceinline__ void store_tile(const TensorMap& map_c, const Unit& u
             const int column = j * BOX_C < COLUMNS - BOX_C ? j * BOX_C : COLUMNS - BOX_C;
             const unsigned int buffer = buffers + next * BYTES_BOX_C;
             if (++next == STORE_BUFFERS) next = 0;
-            if (lane == 0) wait_boxes_read<STORE_BUFFERS - 1>();
-            __syncwarp();
+            if (stores) wait_boxes_read<STORE_BUFFERS - 1>();
+            meet_others();
 #pragma unroll
             for (int chunk = 0; chunk < BOX_C / 16; ++chunk) {
                 const float* const from = &acc[i][column / 2 + chunk * 8];
                 const unsigned int v[4] = {pack_pair<DTYPE>(from[0], from[1]), pack_pair<DTYPE>(from[2], from[3]),
                                            pack_pair<DTYPE>(from[4], from[5]), pack_pair<DTYPE>(from[6], from[7])};
                 if constexpr (TURNED)
-                    store_transposed(buffer + swizzled<32>(chunk * 16 + lane / 16 * 8 + lane % 8, lane / 8 % 2), v);
+                    store_transposed(buffer + swizzled<128>(chunk * 16 + lane / 16 * 8 + lane % 8,
+                                                            warp % 4 * 2 + lane / 8 % 2), v);
                 else
-                    store_matrices(buffer + swizzled<BOX_C * 2>(lane % 16, chunk * 2 + lane / 16), v);
+                    store_matrices(buffer + swizzled<128>(lane % 16, chunk * 2 + lane / 16), v);
             }
             show_to_copies();
-            __syncwarp();
-            if (lane == 0) {
+            meet_others();
+            if (stores) {
                 const int row = first_row(unit, warp, i), to = first_column + column;
                 store_box(map_c, TURNED ? row : to, TURNED ? to : row, buffer);
             }
@@ -415,11 +426,13 @@ __device__ __forceinline__ void store_tile(const TensorMap& map_c, const Unit& u
     }
 }
 
-// Piece `part` of the accumulators of warp `warp`.
+// Piece `part`, of SIZE accumulators a thread, of warp `warp`.
+template <int SIZE>
 __device__ __forceinline__ void store_part(const Output& o, const Unit& unit, int part, int warp,
-                                           const float (&acc)[PIECE]) {
-    const int row = first_row(unit, warp, part / PIECES_BLOCK), of_tile = TURNED ? unit.tile_m : unit.tile_n;
-    const int column = of_tile * COLUMNS + part % PIECES_BLOCK * 32, end = (of_tile + 1) * COLUMNS;
+                                           const float (&acc)[SIZE]) {
+    constexpr int PIECES = PIECES_BLOCK * PIECE / SIZE;  // of a block
+    const int row = first_row(unit, warp, part / PIECES), of_tile = TURNED ? unit.tile_m : unit.tile_n;
+    const int column = of_tile * COLUMNS + part % PIECES * (2 * SIZE), end = (of_tile + 1) * COLUMNS;
     Output tile = o;  // the last piece of a block may reach beyond the tile
     if (COLUMNS % 32 != 0) (TURNED ? tile.m : tile.n) = min(TURNED ? o.m : o.n, end);
     if constexpr (TURNED)
@@ -441,9 +454,7 @@ __device__ __forceinline__ void add_share_meanwhile(const Plan& plan, const Work
         wait_for(shared_address(&ring.part_left), 0);
         add_own_share<SCHEDULE, 1, 16>(
             sums, unit, mine, worker, ADDERS, [&] { sums.wait_as_warp(mine.first_slot, mine.peers); }, records, RECORDER,
-            [&](const Unit& whole, int part, int warp, const float(&v)[PIECE]) {
-                store_part(output, whole, part, warp, v);
-            });
+            [&](const Unit& whole, int part, int warp, const auto& v) { store_part(output, whole, part, warp, v); });
         __syncwarp();
         end_span<SCHEDULE>(records, unit, PART_EPILOGUE, KIND_FIXUP, 0, RECORDER);
     }
@@ -531,8 +542,6 @@ gemm_sm90(const char*, const char*, unsigned short* __restrict__ c, int m, int n
             return stalls;
         },
         [&](const Unit& unit) { store_tile(map_c, unit, stages + STAGES * BYTES_STAGE, buffer, acc); },
-        [&](const Unit& unit, int part, int warp, const float(&sums)[PIECE]) {
-            store_part(output, unit, part, warp, sums);
-        },
+        [&](const Unit& unit, int part, int warp, const auto& sums) { store_part(output, unit, part, warp, sums); },
         work, Helpers{&at});
 }

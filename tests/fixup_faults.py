@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 
-from fixup_host import Case, cases_of, reducing_cases, schedule_of
+from fixup_host import Case, cases_of, many_parts, reducing_cases, schedule_of
 
 from wavescope.schedule import ScheduleName
 from wavescope.trace import Reduction
@@ -140,7 +140,13 @@ SUMS = [
     ordered("tailsplit", "pairs of pieces overlap", "fixup.cuh",
             "piece += AT_ONCE * apart", "piece += apart", "2 stores of"),
     ordered("tailsplit", "piece without a second one left out", "fixup.cuh",
-            "for (; piece < PIECES; piece += apart) add_pieces", "if (piece < 0) add_pieces", "0 stores of"),
+            "for (; piece < PIECES; piece += apart)\n", "if (piece < 0)\n", "0 stores of"),
+    Fault("ordered", "tailsplit", many_parts, "small pieces overlap", "fixup.cuh",
+          "(PIECE / SMALL_PIECE); piece += apart", "(PIECE / SMALL_PIECE); piece += apart - 1", "2 stores of"),
+    Fault("ordered", "tailsplit", many_parts, "small pieces left out", "fixup.cuh",
+          "piece < PIECES * (PIECE / SMALL_PIECE)", "piece < PIECES * (PIECE / SMALL_PIECE) - 1", "0 stores of"),
+    Fault("ordered", "tailsplit", many_parts, "the rest of the slots left out", "fixup.cuh",
+          "if constexpr (AT_ONCE > 1) add_slots", "if constexpr (AT_ONCE > 4) add_slots", "wrong sum"),
     ordered("tailsplit", "share of the wrong slot", "fixup.cuh",
             "from[i] += FOURS * THREADS;", "from[i] += THREADS;", "wrong sum|race"),
     atomic("streamk", "no zeros left for the next launch", "fixup.cuh",

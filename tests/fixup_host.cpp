@@ -158,12 +158,12 @@ void host_run::multiply(float (&acc)[FLOATS], const Unit& unit) {
     }
 }
 
-void host_run::store_part(const Unit& unit, int part, int warp, const float* sums) {
-    if (part < 0 || part >= FLOATS / PIECE || warp < 0 || warp >= THREADS / 32)
+void host_run::store_part(const Unit& unit, int part, int warp, const float* sums, int size) {
+    if (part < 0 || part >= FLOATS / size || warp < 0 || warp >= THREADS / 32)
         host_gpu::fail("a tile has no part %d of warp %d", part, warp);
     const int thread = warp * 32 + threadIdx.x % 32;
-    const size_t at = (static_cast<size_t>(tile_of(unit)) * THREADS + thread) * FLOATS + part * PIECE;
-    for (int i = 0; i < PIECE; ++i) run.c[at + i] = sums[i], ++run.stores[at + i];
+    const size_t at = (static_cast<size_t>(tile_of(unit)) * THREADS + thread) * FLOATS + part * size;
+    for (int i = 0; i < size; ++i) run.c[at + i] = sums[i], ++run.stores[at + i];
 }
 
 int main() {

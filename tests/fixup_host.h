@@ -27,6 +27,6 @@ extern const wavescope::ReductionKind reduction;
 
 // The verbs that a kernel brings to the loop.
 void multiply(float (&acc)[FLOATS], const wavescope::Unit& unit);
-void store_part(const wavescope::Unit& unit, int part, int warp, const float* sums);
+void store_part(const wavescope::Unit& unit, int part, int warp, const float* sums, int size);
 
 }  // namespace host_run

@@ -95,6 +95,13 @@ def cases_of(name: ScheduleName) -> list[Case]:
     return [draw(rng, (name,)) for _ in range(25)]
 
 
+def many_parts() -> list[Case]:
+    """A tile or two in so many parts that a warp has a small piece, or none."""
+    rng = Random(7)
+    shapes = [(tiles, parts) for tiles in (1, 2) for parts in range(9, 1 + MAX_CTAS // tiles)]
+    return [case_of(rng, schedule_of("tailsplit", (tiles, 1), 23, MAX_CTAS, parts)) for tiles, parts in shapes]
+
+
 def reducing_cases() -> list[Case]:
     rng = Random(7)
     return [draw_reducing(rng) for _ in range(25)]
@@ -122,11 +129,12 @@ def spare_ctas(schedule: Schedule) -> int:
 def least_resident(schedule: Schedule) -> int:
     """Places without which the schedule's CTAs would wait for ever.
 
-    One is enough where CTAs wait for those of smaller index only; the parts of a tile that
-    wait for one another need as many as they are.
+    One is enough where CTAs wait for those of smaller index only; where the parts of a tile wait
+    for one another, half of the CTAs (the tiles whose parts run side by side), or one tile's parts.
     """
-    waits_for_later = schedule.is_cooperative and schedule.split_tiles and not schedule.reducers
-    return schedule.parts if waits_for_later else 1
+    if not (schedule.is_cooperative and schedule.split_tiles) or schedule.reducers:
+        return 1
+    return schedule.parts * min(schedule.split_tiles, max(1, schedule.num_ctas // 2 // schedule.parts))
 
 
 def compile_objects(folder: Path) -> list[Path]:

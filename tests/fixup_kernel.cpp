@@ -1,6 +1,8 @@
 // The kernels' loop on the host.
 //
 // -D: REDUCTION (fixup.cuh)  WORK (loop.cuh)  ONLY (one schedule of schedule.cuh; without it all)
+#include <iterator>
+
 #include "fixup_host.h"
 
 #include "loop.cuh"
@@ -20,9 +22,11 @@ void kernel(void* at) {
         [&](const Unit& unit) { return multiply(acc, unit), Stalls{}; },
         [&](const Unit& unit) {
             for (int part = 0; part < FLOATS / PIECE; ++part)
-                store_part(unit, part, threadIdx.x / 32, &acc[part * PIECE]);
+                store_part(unit, part, threadIdx.x / 32, &acc[part * PIECE], PIECE);
         },
-        [&](const Unit& unit, int part, int warp, const float(&sums)[PIECE]) { store_part(unit, part, warp, sums); },
+        [&](const Unit& unit, int part, int warp, const auto& sums) {
+            store_part(unit, part, warp, sums, static_cast<int>(std::size(sums)));
+        },
         given.work);
 }
 

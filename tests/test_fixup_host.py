@@ -14,6 +14,7 @@ from fixup_host import (
     compile_program,
     include_with,
     irregular_cases,
+    many_parts,
     reducing_cases,
     schedule_of,
     spare_ctas,
@@ -46,6 +47,11 @@ def all_right(program: Path, cases: list[Case]) -> None:
 @pytest.mark.parametrize(("reduction", "name"), RUNS)
 def test_every_tile_is_right_in_any_order(programs: Programs, reduction: Reduction, name: ScheduleName) -> None:
     all_right(programs[reduction], cases_of(name))
+
+
+@pytest.mark.parametrize("reduction", REDUCTIONS)
+def test_many_parts_add_small_pieces(programs: Programs, reduction: Reduction) -> None:
+    all_right(programs[reduction], many_parts())
 
 
 @pytest.mark.parametrize("reduction", REDUCTIONS)

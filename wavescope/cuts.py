@@ -68,18 +68,26 @@ def stream(tiles: int, k_iters: int, split_tiles: int, num_ctas: int) -> Cut:
 
 
 def tailsplit(tiles: int, k_iters: int, split_tiles: int, parts: int, places: int) -> Cut:
-    """The first `split_tiles` tiles cut into `parts`, then whole tiles in turn."""
+    """The first `split_tiles` tiles cut into `parts`, then whole tiles in turn.
+
+    The same part of neighbouring tiles runs side by side, in groups of as many tiles as half of
+    the CTAs compute: then they read the same operands at the same time, and no more CTAs than
+    that wait for one another, unless one tile alone has more parts.
+    """
     part_of, whole = np.arange(split_tiles * parts), np.arange(tiles - split_tiles)
     num_ctas = min(places, max(len(part_of), len(whole)))
-    part = part_of % parts
+    tile, part = part_of // parts, part_of % parts
+    together = max(1, num_ctas // 2 // parts)
+    first = tile // together * together
+    cta = first * parts + part * np.minimum(together, split_tiles - first) + tile - first
     nothing = np.zeros(len(whole), np.int64)
     return Cut(
         num_ctas,
         split_tiles,
         len(part_of),
         np.arange(len(part_of) + len(whole)),
-        np.concatenate([part_of % num_ctas, whole % num_ctas]),
-        np.concatenate([part_of // parts, split_tiles + whole]),
+        np.concatenate([cta, whole % num_ctas]),
+        np.concatenate([tile, split_tiles + whole]),
         np.concatenate([share_begin(k_iters, parts, part), nothing]),
         np.concatenate([share_begin(k_iters, parts, part + 1), nothing + k_iters]),
         np.concatenate([part_of - part, nothing]),

@@ -21,7 +21,8 @@ WHOLE_AND_STATIC: tuple[ScheduleName, ...] = ("fixed", "persistent")
 
 WARP, WARPGROUP = 32, 128  # threads; wgmma works with a warpgroup
 MOST_SUMS_BESIDE_ADDERS = 160  # of a thread: with 192 none of 216 registers is left for the main loop
-BOX_COLUMNS, STORE_ROWS = 64, 16  # gemm_sm90.cu: COLUMNS_B and BOX_C, and the rows of BYTES_BOX_C
+# gemm_sm90.cu: columns of a box of B or C; rows that are stored at once by a warp, and by a warpgroup of a turned tile.
+BOX_COLUMNS, STORE_ROWS, TURNED_STORE_ROWS = 64, 16, 32
 PIECE_COLUMNS = 32  # fixup.cuh: of a warp's piece of sixteen rows
 SHARED_GRANULE_BYTES = 1024  # a multiple of every architecture's allocation unit (128 or 256 bytes)
 
@@ -39,7 +40,8 @@ class TileCode:
     `warps_m` x `warps_n` warps for a tile; `teams` of so many take the tiles of a CTA in turn;
     `stages` k steps in shared memory at once, fewer (never below `least_stages`) where a
     device has no room; `min_ctas` CTAs that the compiler must let an SM hold;
-    `store_buffers` of STORE_ROWS x BOX_COLUMNS elements a warp, through which results leave.
+    `store_buffers` of STORE_ROWS x BOX_COLUMNS elements a warp, through which results leave, or
+    of TURNED_STORE_ROWS for each warpgroup of a turned tile.
     """
 
     tile: Tile
@@ -197,7 +199,7 @@ GEMM_SM90 = Kernel(
         TileCode(Tile(256, 160, 64), 8, 1, stages=4, least_stages=2, min_ctas=1, store_buffers=1),
         TileCode(Tile(256, 192, 64), 8, 1, stages=3, least_stages=2, min_ctas=1, store_buffers=2),
         TileCode(Tile(192, 200, 64), 12, 1, stages=4, least_stages=2, min_ctas=1, store_buffers=1),
-        TileCode(Tile(136, 256, 64), 1, 8, stages=4, least_stages=2, min_ctas=1, store_buffers=1),
+        TileCode(Tile(136, 256, 64), 1, 8, stages=4, least_stages=2, min_ctas=1, store_buffers=2),
     ),
     align_bytes=1024,
     copy_threads=WARPGROUP,
@@ -208,8 +210,8 @@ GEMM_SM90 = Kernel(
 def _in_turn(m: int, n: int) -> TileCode:
     """A tile for each of two teams of one warpgroup, with as many stages as there is room for."""
     warps = (4, 1) if m == WARPGROUP else (1, 4)
-    stages, store_buffers = (6, 2) if m + n <= 256 else (5, 2) if m + n < 320 else (5, 1)
-    return TileCode(Tile(m, n, 64), *warps, stages, least_stages=2, min_ctas=1, store_buffers=store_buffers, teams=2)
+    stages, buffers = (6, 2) if m + n <= (256 if m == WARPGROUP else 272) else (5, 2) if m + n < 320 else (5, 1)
+    return TileCode(Tile(m, n, 64), *warps, stages, least_stages=2, min_ctas=1, store_buffers=buffers, teams=2)
 
 
 # Each team has a tile of its own, so that storing one costs the tensor cores no time, and tiles can be small: steps
@@ -219,8 +221,8 @@ GEMM_SM90_PINGPONG = replace(
     name="gemm_sm90_pingpong",
     source="gemm_sm90",
     codes=(
-        *(_in_turn(128, n) for n in (128, 104, 112, 120, 136, 144, 152, 160, 176, 192)),
-        *(_in_turn(m, 128) for m in (104, 112, 120, 136, 144, 152, 176)),
+        *(_in_turn(128, n) for n in (128, 112, 120, 136, 144, 152, 160, 168, 176, 192)),
+        *(_in_turn(m, 128) for m in (112, 120, 136, 144, 152, 168, 176)),
     ),
 )
 # What a copying warp is worth: TMA and wgmma as in gemm_sm90, but the team's first thread copies, and a unit at a time.
@@ -395,8 +397,8 @@ def shared_bytes(kernel: Kernel, code: TileCode, problem: Problem, stages: int) 
     if kernel.copy_threads and problem.layout == "nn":
         columns = -(-columns // BOX_COLUMNS) * BOX_COLUMNS
     row = (code.tile.m + columns) * (kernel.stage_element_bytes or problem.element_bytes) + 2 * kernel.pad_bytes
-    buffers = code.store_buffers * code.threads // WARP
-    stored = buffers * STORE_ROWS * BOX_COLUMNS * problem.element_bytes
+    rows = TURNED_STORE_ROWS * code.threads // WARPGROUP if code.turned else STORE_ROWS * code.threads // WARP
+    stored = code.store_buffers * rows * BOX_COLUMNS * problem.element_bytes
     return stages * code.tile.k * row + stored + kernel.align_bytes
 
 

@@ -214,7 +214,9 @@ def prepare(
         notes=tuple(_notes(functions, problem, len(sets), device, device_index)),
         table=None if schedule.table is None else upload(schedule.table, stream),
         k_ends=None if work is None else upload(k_ends_of_checks(problem, tile, work), stream),
-        maps=tuple(tensor_maps(one, facts.code, facts.cluster) for one in sets) if facts.source == GEMM_SM90.name else (),
+        maps=tuple(tensor_maps(one, facts.code, facts.cluster) for one in sets)
+        if facts.source == GEMM_SM90.name
+        else (),
     )
     for buffer in (prepared.partials, prepared.sync):  # once: launches leave it as they want to find it
         fill_bytes(buffer, 0, stream)

@@ -11,13 +11,13 @@ from numpy.typing import NDArray
 
 from wavescope.cuda_device import DRIVER_LIBRARY
 from wavescope.errors import DeviceError
-from wavescope.kernels import BOX_COLUMNS, STORE_ROWS, TileCode
+from wavescope.kernels import BOX_COLUMNS, STORE_ROWS, TURNED_STORE_ROWS, TileCode
 from wavescope.operands import OperandSet
 from wavescope.problem import Dtype
 
 # Of cuda.h: CUtensorMapDataType, CUtensorMapSwizzle, CUtensorMapL2promotion.
 DATA_TYPES: dict[Dtype, int] = {"fp16": 6, "bf16": 9}
-SWIZZLES = {32: 1, 128: 3}  # by the bytes of a line
+SWIZZLE_128B = 3
 L2_PROMOTION_128B = 2
 MAP_DTYPE = np.dtype([("words", "<u8", 16)])  # CUtensorMap; TensorMap in hopper.cuh
 
@@ -33,7 +33,7 @@ def tensor_maps(operands: OperandSet, code: TileCode, cluster: int = 1) -> tuple
     Raises: DeviceError where the driver cannot encode them.
     """
     problem, tile = operands.problem, code.tile
-    box_c = (STORE_ROWS, BOX_COLUMNS) if code.turned else (BOX_COLUMNS, STORE_ROWS)
+    box_c = (BOX_COLUMNS, TURNED_STORE_ROWS if code.turned else STORE_ROWS)
     lda, ldb, ldc = operands.pitches
     box_b = (tile.k, tile.n // cluster) if problem.layout == "tn" else (BOX_COLUMNS, tile.k)
     columns_b, rows_b = problem.b_shape[1], problem.b_shape[0]
@@ -59,7 +59,7 @@ def _encode(dtype: Dtype, matrix: Any, size: tuple[int, int], pitch: int, box: t
         (ctypes.c_uint32 * 2)(*box),
         (ctypes.c_uint32 * 2)(1, 1),
         ctypes.c_int(0),
-        ctypes.c_int(SWIZZLES[2 * box[0]]),  # a row of the box is one swizzled line
+        ctypes.c_int(SWIZZLE_128B),  # a row of every box is one swizzled line
         ctypes.c_int(L2_PROMOTION_128B),
         ctypes.c_int(0),
     )

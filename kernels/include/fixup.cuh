@@ -34,8 +34,9 @@ struct Workspace {
     int num_slots;
 };
 
-// A warp's sixteen floats of each thread: what one warp adds and stores at a time.
-constexpr int PIECE = 16;
+// A warp's sixteen floats of each thread: what one warp adds and stores at a time.  Or four, where that many pieces
+// would leave warps without one.
+constexpr int PIECE = 16, SMALL_PIECE = 4;
 
 template <int FLOATS, int THREADS>
 struct Fixup {
@@ -121,11 +122,17 @@ struct Fixup {
     WS_DEVICE void add_share(const Sharing& mine, int slots, int worker, int workers, Store store) const {
         const int apart = mine.peers * workers;
         int piece = mine.rank * workers + worker;
+        if (2 * PIECES <= apart) {
+            for (; piece < PIECES * (PIECE / SMALL_PIECE); piece += apart)
+                add_pieces<1, SMALL_PIECE, CLEAR, READS>(mine.first_slot, slots, piece, apart, store);
+            return;
+        }
         if constexpr (AT_ONCE > 1) {
             for (; piece + (AT_ONCE - 1) * apart < PIECES; piece += AT_ONCE * apart)
-                add_pieces<AT_ONCE, CLEAR, READS>(mine.first_slot, slots, piece, apart, store);
+                add_pieces<AT_ONCE, PIECE, CLEAR, READS>(mine.first_slot, slots, piece, apart, store);
         }
-        for (; piece < PIECES; piece += apart) add_pieces<1, CLEAR, READS>(mine.first_slot, slots, piece, apart, store);
+        for (; piece < PIECES; piece += apart)
+            add_pieces<1, PIECE, CLEAR, READS>(mine.first_slot, slots, piece, apart, store);
     }
 
     // All pieces of `tiles` tiles, `peers` slots each, dealt to the warps of `reducers` CTAs of which this is number
@@ -144,43 +151,51 @@ struct Fixup {
                 if (seen < 0) first_is_there();
                 seen = tile;
             }
-            const auto store_here = [&](int part, int of_warp, const float(&sums)[PIECE]) {
-                store(tile, part, of_warp, sums);
-            };
+            const auto store_here = [&](int part, int of_warp, const auto& sums) { store(tile, part, of_warp, sums); };
             count = item + 1 < end && (item + 1) % PIECES != 0 ? 2 : 1;
             if (count == 2)
-                add_pieces<2, CLEAR, 32>(first_slot, slots, item % PIECES, 1, store_here);
+                add_pieces<2, PIECE, CLEAR, 32>(first_slot, slots, item % PIECES, 1, store_here);
             else
-                add_pieces<1, CLEAR, 32>(first_slot, slots, item % PIECES, 1, store_here);
+                add_pieces<1, PIECE, CLEAR, 32>(first_slot, slots, item % PIECES, 1, store_here);
         }
     }
 
-    // COUNT pieces, with all loads of some slots under way at once.
-    template <int COUNT, bool CLEAR, int READS, typename Store>
+    // COUNT pieces of SIZE floats, slot by slot, with as many as READS loads under way at once.
+    template <int COUNT, int SIZE, bool CLEAR, int READS, typename Store>
     WS_DEVICE void add_pieces(int first_slot, int slots, int first, int apart, Store store) const {
-        float sums[COUNT][PIECE] = {};
+        float sums[COUNT][SIZE] = {};
         float4* from[COUNT];
 #pragma unroll
         for (int i = 0; i < COUNT; ++i) {
             const int piece = first + i * apart;
-            from[i] = slot(first_slot) + piece / WARPS * (PIECE / 4) * THREADS + piece % WARPS * 32 + thread % 32;
+            from[i] = slot(first_slot) + piece / WARPS * (SIZE / 4) * THREADS + piece % WARPS * 32 + thread % 32;
         }
-#pragma unroll(READS / (COUNT * PIECE / 4))
-        for (int index = 0; index < slots; ++index) {
-#pragma unroll
-            for (int i = 0; i < COUNT; ++i) {
-#pragma unroll
-                for (int f = 0; f < PIECE / 4; ++f) {
-                    const float4 v = load_l2(from[i] + f * THREADS);
-                    float* const sum = &sums[i][4 * f];
-                    sum[0] += v.x, sum[1] += v.y, sum[2] += v.z, sum[3] += v.w;
-                    if constexpr (CLEAR) store_l2(from[i] + f * THREADS, make_float4(0.f, 0.f, 0.f, 0.f));
-                }
-                from[i] += FOURS * THREADS;
-            }
-        }
+        add_slots<READS * 4 / (COUNT * SIZE), CLEAR>(sums, from, slots);
 #pragma unroll
         for (int i = 0; i < COUNT; ++i) store((first + i * apart) / WARPS, (first + i * apart) % WARPS, sums[i]);
+    }
+
+    // sums += `slots` slots, so many at a time; of the rest half as many, and so on.
+    template <int AT_ONCE, bool CLEAR, int COUNT, int SIZE>
+    WS_DEVICE void add_slots(float (&sums)[COUNT][SIZE], float4* (&from)[COUNT], int slots) const {
+#pragma unroll 1
+        for (; slots >= AT_ONCE; slots -= AT_ONCE) {
+#pragma unroll
+            for (int s = 0; s < AT_ONCE; ++s) {
+#pragma unroll
+                for (int i = 0; i < COUNT; ++i) {
+#pragma unroll
+                    for (int f = 0; f < SIZE / 4; ++f) {
+                        const float4 v = load_l2(from[i] + f * THREADS);
+                        float* const sum = &sums[i][4 * f];
+                        sum[0] += v.x, sum[1] += v.y, sum[2] += v.z, sum[3] += v.w;
+                        if constexpr (CLEAR) store_l2(from[i] + f * THREADS, make_float4(0.f, 0.f, 0.f, 0.f));
+                    }
+                    from[i] += FOURS * THREADS;
+                }
+            }
+        }
+        if constexpr (AT_ONCE > 1) add_slots<AT_ONCE / 2, CLEAR>(sums, from, slots);
     }
 
     // The sum so far and acc, in the tile's first slot; true for the CTA that finds the sum complete, in acc.

@@ -182,7 +182,7 @@ __device__ __forceinline__ void reduce(const Sums& sums, const Plan& plan, int r
     sums.template add_all<REDUCTION == ATOMIC>(
         plan.split_tiles, plan.parts, reducer, plan.reducers,
         [&] { change_span<SCHEDULE_ID>(records, nobodys, PART_WAIT, KIND_WAIT, PART_FIXUP); },
-        [&](int tile, int part, int warp, const float(&v)[PIECE]) {
+        [&](int tile, int part, int warp, const auto& v) {
             if (unit.tile != tile) unit = whole_tile(plan.grid, tile, 0);
             store_piece(unit, part, warp, v);
         });
@@ -201,7 +201,7 @@ __device__ __forceinline__ void add_own_share(const Sums& sums, const Unit& unit
     change_span<SCHEDULE_ID>(records, unit, PART_WAIT, KIND_WAIT, PART_EPILOGUE, 0, recorder);
     sums.template add_share<REDUCTION == ATOMIC, AT_ONCE, READS>(
         mine, REDUCTION == ATOMIC ? 1 : mine.peers, worker, workers,
-        [&](int part, int warp, const float(&v)[PIECE]) { store_piece(unit, part, warp, v); });
+        [&](int part, int warp, const auto& v) { store_piece(unit, part, warp, v); });
 }
 
 // Whether a CTA has a part of a tile, and adds a share of its partial sums itself.
@@ -243,7 +243,7 @@ struct Alone {
 };
 
 // grid_of() tells the TileGrid; multiply(unit) leaves the tile in acc; store(unit) writes it
-// out, store_piece(unit, part, warp, sums) sixteen floats of each thread of one warp.
+// out, store_piece(unit, part, warp, sums) sixteen or four floats of each thread of one warp, the part-th so many.
 // counter: tickets of SCHEDULE DYNAMIC, 0 at the launch, and left 0.
 // work: with WORK 1, what each unit is, by its index.
 // multiply() returns its Stalls.  helpers: see Alone.

@@ -123,8 +123,8 @@ __device__ __forceinline__ unsigned int pack_pair(float low, float high) {
 // eight neighbouring rows fall into eight different groups of four banks.
 template <int ROW_BYTES>
 __device__ __forceinline__ unsigned int swizzled(int row, int chunk) {
-    static_assert(ROW_BYTES == 32 || ROW_BYTES == 64 || ROW_BYTES % 128 == 0, "a quarter of a line of 32 banks, half, whole ones");
-    const int turn = ROW_BYTES == 32 ? row >> 2 & 1 : ROW_BYTES == 64 ? row >> 1 & 3 : row & 7;
+    static_assert(ROW_BYTES == 64 || ROW_BYTES % 128 == 0, "rows of half a line, or of whole lines of 32 banks");
+    const int turn = ROW_BYTES == 64 ? row >> 1 & 3 : row & 7;
     return row * ROW_BYTES + ((chunk ^ turn) << 4);
 }
 

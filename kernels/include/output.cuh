@@ -25,6 +25,16 @@ __device__ __forceinline__ void store_eight(const Output& o, int row, int column
     }
 }
 
+// Two elements of a row, of which the first is even.
+__device__ __forceinline__ void store_pair(const Output& o, int row, int column, unsigned int pair) {
+    if (row >= o.m || column >= o.n) return;
+    unsigned short* to = o.c + static_cast<long long>(row) * o.ldc + column;
+    if (column + 2 <= o.n)
+        *reinterpret_cast<unsigned int*>(to) = pair;
+    else
+        *to = static_cast<unsigned short>(pair);
+}
+
 // first_m, first_n: where the warp's 16 rows and 32 columns begin.
 template <int DTYPE_ID>
 __device__ __forceinline__ void store_piece(const Output& o, int first_m, int first_n, const float (&acc)[PIECE]) {
@@ -41,6 +51,15 @@ __device__ __forceinline__ void store_piece(const Output& o, int first_m, int fi
     }
 }
 
+// Four accumulators of each thread: 8 columns.
+template <int DTYPE_ID>
+__device__ __forceinline__ void store_piece(const Output& o, int first_m, int first_n, const float (&acc)[SMALL_PIECE]) {
+    const int lane = threadIdx.x % 32;
+#pragma unroll
+    for (int half = 0; half < 2; ++half)
+        store_pair(o, first_m + lane / 4 + half * 8, first_n + lane % 4 * 2, pack_pair<DTYPE_ID>(acc[half * 2], acc[half * 2 + 1]));
+}
+
 // The same of C's transpose: the warp's 16 rows are columns of C from first_n on, its 32 columns are rows from first_m on.
 template <int DTYPE_ID>
 __device__ __forceinline__ void store_turned_piece(const Output& o, int first_m, int first_n, const float (&acc)[PIECE]) {
@@ -55,6 +74,16 @@ __device__ __forceinline__ void store_turned_piece(const Output& o, int first_m,
         transpose_quad(v, quad_lane);  // now eight neighbouring columns of one row
         store_eight(o, row, column, v);
     }
+}
+
+template <int DTYPE_ID>
+__device__ __forceinline__ void store_turned_piece(const Output& o, int first_m, int first_n,
+                                                   const float (&acc)[SMALL_PIECE]) {
+    const int lane = threadIdx.x % 32;
+#pragma unroll
+    for (int half = 0; half < 2; ++half)
+        store_pair(o, first_m + lane / 4, first_n + half * 8 + lane % 4 * 2,
+                   transposed(pack_pair<DTYPE_ID>(acc[half * 2], acc[half * 2 + 1])));
 }
 
 }  // namespace wavescope

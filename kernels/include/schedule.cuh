@@ -32,6 +32,13 @@ struct Plan {
     int num_ctas, parts, split_tiles, reducers;
 };
 
+// Tiles that are cut by TAILSPLIT and whose parts run side by side, all at the same k, so that neighbours share
+// their reads: as many as half of the CTAs compute.  No more CTAs than these wait for one another, unless one tile has more.
+WS_HOST_DEVICE int tiles_together(const Plan& plan) {
+    const int tiles = plan.num_ctas / 2 / plan.parts;
+    return tiles > 1 ? tiles : 1;
+}
+
 // One unit: a tile, or a k-range [k_begin, k_end) of one, in k_iters; `tile` is its number
 // in raster order.
 struct Unit {
@@ -134,7 +141,10 @@ WS_HOST_DEVICE bool next_unit(int schedule, const Plan& plan, int cta, int round
     if (schedule == TAILSPLIT && plan.split_tiles > 0) {
         const int parts = plan.split_tiles * plan.parts;  // no more than CTAs
         if (round == 0 && cta < parts) {
-            *unit = part_of_tile(plan, cta / plan.parts, cta % plan.parts, cta);
+            const int together = tiles_together(plan), first = cta / (together * plan.parts) * together;
+            const int left = plan.split_tiles - first, tiles = left < together ? left : together;
+            const int within = cta - first * plan.parts, tile = first + within % tiles, part = within / tiles;
+            *unit = part_of_tile(plan, tile, part, tile * plan.parts + part);
             return true;
         }
         done = cta < parts ? 1 : 0;
