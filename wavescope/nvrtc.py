@@ -73,6 +73,7 @@ def compile_kernel(source: Path, defines: dict[str, int], arch: str) -> Cubin:
         f"--gpu-architecture={arch}",
         f"--include-path={include}",
         "--std=c++17",
+        "--device-as-default-execution-space",  # else NVRTC 13.0 takes a lambda with auto parameters for a host function
         "--ptxas-options=-v",
         *(f"-D{name}={value}" for name, value in sorted(defines.items())),
     ]
