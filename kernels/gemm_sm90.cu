@@ -450,7 +450,8 @@ __device__ __forceinline__ void add_share_meanwhile(const Plan& plan, const Work
         Unit unit;
         next_unit(SCHEDULE, plan, blockIdx.x, 0, 0, &unit);
         const Sharing mine = sharing_of(SCHEDULE, plan, blockIdx.x, unit);
-        const Fixup<FLOATS, WORKERS> sums{space, static_cast<int>(threadIdx.x), static_cast<int>(gridDim.x)};
+        const int num_ctas = static_cast<int>(gridDim.x);
+        const Fixup<FLOATS, WORKERS> sums{space, static_cast<int>(threadIdx.x), num_ctas, launch_number(space, num_ctas)};
         wait_for(shared_address(&ring.part_left), 0);
         add_own_share<SCHEDULE, 1, 16>(
             sums, unit, mine, worker, ADDERS, [&] { sums.wait_as_warp(mine.first_slot, mine.peers); }, records, RECORDER,

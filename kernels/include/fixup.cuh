@@ -34,6 +34,12 @@ struct Workspace {
     int num_slots;
 };
 
+// The number of this launch: 1 for the first, and another than any that flags still hold.  Who asks early does not wait
+// for the answer later; no CTA counts itself as ended before it has asked for the last time.
+WS_DEVICE unsigned int launch_number(const Workspace& space, int num_ctas) {
+    return relaxed(space.sync + SYNC_ENDED) / num_ctas + 1;
+}
+
 // A warp's sixteen floats of each thread: what one warp adds and stores at a time.  Or four, where that many pieces
 // would leave warps without one.
 constexpr int PIECE = 16, SMALL_PIECE = 4;
@@ -45,12 +51,9 @@ struct Fixup {
 
     Workspace space;
     int thread, num_ctas;
+    unsigned int number;  // of this launch (launch_number)
 
     WS_DEVICE float4* slot(int index) const { return space.partials + static_cast<long long>(index) * FOURS * THREADS; }
-
-    // The number of this launch: 1 for the first, and another than any that flags still hold.
-    // No CTA counts itself as ended before it has asked for the last time.
-    WS_DEVICE unsigned int launch_number() const { return relaxed(space.sync + SYNC_ENDED) / num_ctas + 1; }
 
     // The last thing a CTA does.
     WS_DEVICE void end() const {
@@ -74,24 +77,22 @@ struct Fixup {
 
     // After leave(): what was left in the slot, or for it, may be read.
     WS_DEVICE void raise(int index) const {
-        if (thread == 0) release(space.sync + SYNC_FLAGS + index, launch_number());
+        if (thread == 0) release(space.sync + SYNC_FLAGS + index, number);
     }
 
     // Until the sums of `count` slots are there, the first one being `first`.
     WS_DEVICE void wait(int first, int count) const {
-        for (int index = thread; index < count; index += THREADS)
-            spin(space.sync + SYNC_FLAGS + first + index, launch_number());
+        for (int index = thread; index < count; index += THREADS) spin(space.sync + SYNC_FLAGS + first + index);
         team_barrier();
     }
 
     // The same for each warp by itself.
     WS_DEVICE void wait_as_warp(int first, int count) const {
-        for (int index = thread % 32; index < count; index += 32)
-            spin(space.sync + SYNC_FLAGS + first + index, launch_number());
+        for (int index = thread % 32; index < count; index += 32) spin(space.sync + SYNC_FLAGS + first + index);
         warp_barrier();
     }
 
-    WS_DEVICE void spin(const unsigned int* flag, unsigned int number) const {
+    WS_DEVICE void spin(const unsigned int* flag) const {
         unsigned int* const error = space.sync + SYNC_ERROR;
         for (unsigned long long begin = 0; acquire(flag) != number;) {
             const unsigned long long now = now_ns();

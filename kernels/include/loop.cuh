@@ -186,7 +186,7 @@ __device__ __forceinline__ void reduce(const Sums& sums, const Plan& plan, int r
             if (unit.tile != tile) unit = whole_tile(plan.grid, tile, 0);
             store_piece(unit, part, warp, v);
         });
-    team_barrier();  // no warp may still ask for the launch's number when the CTA counts itself as ended
+    if (PROBE) team_barrier();  // the span ends with the last warp
     end_span<SCHEDULE_ID>(records, nobodys, PART_FIXUP, KIND_FIXUP);
 }
 
@@ -261,12 +261,14 @@ __device__ __forceinline__ void run_units(Grid grid_of, int parts, int split_til
     __shared__ Shared<int> shared_words[TEAMS];
     __shared__ Shared<Unit> kept_units[TEAMS];
     __shared__ Shared<Sharing> kept_sharings[TEAMS];
+    __shared__ Shared<unsigned int> numbers[TEAMS];  // of the launch
     Shared<int>& shared_word = shared_words[team()];
     Shared<Unit>& kept = kept_units[team()];
     Shared<Sharing>& kept_sharing = kept_sharings[team()];
+    Shared<unsigned int>& number = numbers[team()];
     const auto plan_of = [&] { return Plan{grid_of(), static_cast<int>(gridDim.x), parts, split_tiles, reducers}; };
     const auto sums = [&] {
-        return Fixup<FLOATS, THREADS>{space, worker(), static_cast<int>(gridDim.x)};
+        return Fixup<FLOATS, THREADS>{space, worker(), static_cast<int>(gridDim.x), number};
     };
     const auto add_share = [&](const Unit& unit, const Sharing& mine) {
         add_own_share<SCHEDULE_ID, 2, 32>(
@@ -312,6 +314,7 @@ __device__ __forceinline__ void run_units(Grid grid_of, int parts, int split_til
         if (KEEPS && worker() == 0) {
             kept = unit;
             if (SPLITS) kept_sharing = sharing_of(SCHEDULE_ID, plan, blockIdx.x, unit);
+            if (SPLITS && round == team()) number = launch_number(space, gridDim.x);  // while the first operands come
         }
         const Stalls stalls = multiply(unit);
         if constexpr (KEEPS) {
