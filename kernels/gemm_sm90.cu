@@ -168,6 +168,7 @@ __device__ __forceinline__ void announce(int round, int ticket, const Place& at)
 
 struct Helpers {
     static constexpr bool ADD_SHARES = ::ADD_SHARES, NAME_RECORDS = SPECIALISED, TEAM_COPIES = false;
+    static constexpr int READS = MULTIPLYING_GROUPS == 3 ? 16 : 32;
     static constexpr bool END_WITH_UNIT = CLUSTER == 1;
     Place* at;
 
@@ -453,7 +454,7 @@ __device__ __forceinline__ void add_share_meanwhile(const Plan& plan, const Work
         const int num_ctas = static_cast<int>(gridDim.x);
         const Fixup<FLOATS, WORKERS> sums{space, static_cast<int>(threadIdx.x), num_ctas, launch_number(space, num_ctas)};
         wait_for(shared_address(&ring.part_left), 0);
-        add_own_share<SCHEDULE, 1, 16>(
+        add_own_share<SCHEDULE, 1, Helpers::READS / 2>(
             sums, unit, mine, worker, ADDERS, [&] { sums.wait_as_warp(mine.first_slot, mine.peers); }, records, RECORDER,
             [&](const Unit& whole, int part, int warp, const auto& v) { store_part(output, whole, part, warp, v); });
         __syncwarp();

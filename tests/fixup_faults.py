@@ -152,7 +152,7 @@ SUMS = [
            "store_l2(sum + f * THREADS, make_float4(0.f, 0.f, 0.f, 0.f));", "", LEFT),
     atomic("tailsplit", "no zeros left of shares", "loop.cuh",
            "add_share<REDUCTION == ATOMIC, AT_ONCE, READS>", "add_share<false, AT_ONCE, READS>", LEFT),
-    reducing("no zeros left of all", "loop.cuh", "add_all<REDUCTION == ATOMIC>", "add_all<false>", LEFT, "atomic"),
+    reducing("no zeros left of all", "loop.cuh", "add_all<REDUCTION == ATOMIC, READS>", "add_all<false, READS>", LEFT, "atomic"),
     atomic("splitk", "count of arrivals goes one too far", "fixup.cuh",
            "count_up(arrivals, mine.peers - 1)", "count_up(arrivals, mine.peers)", "a count of arrivals is left"),
     reducing("runs begin early", "fixup.cuh", "int item = share_begin(total, warps, warp), count;",

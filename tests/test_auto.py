@@ -210,6 +210,15 @@ def test_profile_takes_the_best(capsys: pytest.CaptureFixture[str], tmp_path: Pa
     assert launch.notes[-1] == str(found)
 
 
+def test_tiles_that_read_parts_of_lines_are_left_out() -> None:
+    tn, nn = (Problem(1152, 4352, 4096, "bf16", layout) for layout in ("tn", "nn"))  # type: ignore[arg-type]
+    assert str(rank(tn, H200).best).startswith("gemm_sm90 192x200x64")
+    ranking = rank(nn, H200)
+    assert {choice.tile.n % 64 for choice in ranking.choices} == {0}
+    assert any(choice.tile.m % 64 for choice in ranking.choices)  # turned ones read B in whole lines
+    assert rank(nn, H200, tiles=[Tile(192, 200, 64)]).best.tile.n == 200  # who asks for one gets it
+
+
 def test_profile_takes_the_best_of_what_is_left_open(capsys: pytest.CaptureFixture[str]) -> None:
     given = ["--kernel", "mma", "--tile", "128x256x64", "--raster", "row", "--json"]
     assert main(["profile", *JOB, *given, "--schedule", "auto"]) == 0
@@ -219,7 +228,7 @@ def test_profile_takes_the_best_of_what_is_left_open(capsys: pytest.CaptureFixtu
     assert main(["profile", *JOB, "--tile", "auto", "--schedule", "fixed", "--json"]) == 0
     launch = json.loads(capsys.readouterr().out)["launch"]
     assert launch["schedule"] == "fixed"
-    assert launch["notes"][-1].startswith("auto takes gemm_sm90 ")
+    assert launch["notes"][-1].startswith("auto takes gemm_sm90_pingpong ")
 
 
 def test_auto_is_a_contender(capsys: pytest.CaptureFixture[str]) -> None:

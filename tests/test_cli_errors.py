@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import json
 import os
+import sys
 from collections.abc import Callable
 from dataclasses import fields, replace
 from pathlib import Path
@@ -171,6 +172,7 @@ def test_a_gpu_without_cupy_is_an_error_with_the_install_line(
 
 def test_two_cupys_are_named(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(cuda_device, "gpu_present", lambda: True)
+    monkeypatch.delitem(sys.modules, "cupy", raising=False)
     monkeypatch.setattr(cuda_device, "cupy_distributions", lambda: ["cupy-cuda12x", "cupy-cuda13x"])
     failed(capsys, list(SMALL), 3, "cupy-cuda12x", "cupy-cuda13x", "pip uninstall")
     main(["doctor"])

@@ -92,8 +92,19 @@ def test_each_of_a_pair_copies_a_box_of_its_own(
     asked: list[tuple[int, int]] = []
     monkeypatch.setattr(tensor_maps, "_encode", lambda *facts: asked.append(facts[-1]))
     operands = OperandSet(Problem(512, 512, 512, "bf16", layout), *[SimpleNamespace()] * 3)  # type: ignore[arg-type]
-    tensor_maps.tensor_maps(operands, Tile(128, 256, 64), cluster)
+    code = next(code for code in kernels.GEMM_SM90.codes if code.tile == Tile(128, 256, 64))
+    tensor_maps.tensor_maps(operands, code, cluster)
     assert asked == [(64, 128), box, (64, 16)]
+
+
+def test_a_turned_tile_copies_the_same_and_stores_more_rows_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[tuple[int, int]] = []
+    monkeypatch.setattr(tensor_maps, "_encode", lambda *facts: asked.append(facts[-1]))
+    operands = OperandSet(Problem(512, 512, 512, "bf16"), *[SimpleNamespace()] * 3)  # type: ignore[arg-type]
+    code = next(code for code in kernels.GEMM_SM90.codes if code.tile == Tile(136, 256, 64))
+    assert code.turned
+    tensor_maps.tensor_maps(operands, code)
+    assert asked == [(64, 136), (64, 256), (64, 32)]
 
 
 def test_only_the_kernel_of_pairs_needs_pairs() -> None:

@@ -30,10 +30,14 @@ LAUNCHES = [
 ]
 # A simulation's error against the launch it was partly fitted on, and those that are known to be further off.
 MEDIAN, WORST = 0.035, 0.08
-KNOWN = {  # relative error, to a hundredth
-    ("128x256x64", "splitk", 4096): 0.17,
-    ("64x128x64", "streamk", 4096): -0.12,
-    ("64x128x64", "fixed", 1024): 0.12,
+KNOWN = {  # relative error, to a hundredth; second CTAs of an SM find less to fill than the simulation says
+    ("128x256x64", "splitk", 4096): 0.18,
+    ("128x256x64", "fixed", 1024): 0.09,
+    ("64x128x64", "streamk", 4096): -0.10,
+    ("64x128x64", "fixed", 1024): 0.11,
+    ("64x128x64", "persistent", 1024): 0.08,
+    ("128x128x64", "fixed", 1024): 0.09,
+    ("168x128x64", "fixed", 1024): 0.08,
 }
 
 
@@ -114,26 +118,11 @@ def test_shares_are_added_beside_whole_tiles() -> None:
 
 
 def test_the_shipped_costs_are_those_of_the_recordings() -> None:
-    for name in ("gemm_sm90-128x256x64", "gemm_sm90-64x128x64"):
-        trace = FILES[name]
+    for trace in FILES.values():
         fitted = fit([trace])
         shipped = next(row for row in table() if (row.kernel, row.tile) == (fitted.kernel, fitted.tile))
         mine, theirs = (render([row]).splitlines()[1].split(",")[:30] for row in (fitted, shipped))
         assert mine == theirs
-
-
-def test_the_shipped_costs_of_teams_are_those_of_whole_tiles() -> None:
-    trace = FILES["gemm_sm90_pingpong-128x128x64"]
-    whole = [
-        Trace(trace.tool_version, trace.device, trace.timer_step_ns, (launch,), spans_of(trace, launch))
-        for launch in trace.launches
-        if Variant.of(launch).parts is None
-    ]
-    assert len(whole) == 7
-    fitted = fit(whole)
-    shipped = next(row for row in table() if (row.kernel, row.tile) == (fitted.kernel, fitted.tile))
-    mine, theirs = (render([row]).splitlines()[1].split(",")[:30] for row in (fitted, shipped))
-    assert mine == theirs
 
 
 def test_simulations_are_near() -> None:
@@ -142,8 +131,8 @@ def test_simulations_are_near() -> None:
         for launch in trace.launches:
             assert launch.problem is not None
             assert launch.tile is not None
-            if launch.reducers or (launch.kernel.endswith("pingpong") and Variant.of(launch).parts is not None):
-                continue  # simulated with other CTAs, or with costs of another kernel
+            if launch.reducers:
+                continue  # simulated with other CTAs
             spans = spans_of(trace, launch)
             simulated = run(launch.problem, launch.tile, Variant.of(launch), trace.device, reason="compared with a recording",
                             kernel=launch.kernel)  # fmt: skip

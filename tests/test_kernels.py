@@ -191,10 +191,10 @@ def test_hopper_kernel_is_what_it_says(kernel: Kernel, code: TileCode, schedule:
     if schedule not in SPLIT_SCHEDULES:
         assert cubin.spill_bytes == 0
     loop = main_loop(text)
-    assert loop.count("HGMMA") == 4 * code.tile.m // (64 * code.groups)
+    assert loop.count("HGMMA") == 4 * code.rows_columns[0] // (64 * code.groups)
     slow_ones = ["MEMBAR", "ERRBAR", "STL", "WARPGROUP.DEPBAR.LE gsb0, 0x0", "SR_CgaCtaId"]
-    # 192 sums a thread leave an address of Stream-K's no register: it is read again in each k_iter
-    if code.tile.m * code.tile.n * code.teams < 192 * code.threads or schedule not in ("streamk", "hybrid"):
+    # 168 sums a thread leave an address of Stream-K's no register: it is read again in each k_iter
+    if code.tile.m * code.tile.n * code.teams < 168 * code.threads or schedule not in ("streamk", "hybrid"):
         slow_ones.append("LDL")
     for slow in slow_ones:
         assert slow not in loop, slow
@@ -212,7 +212,7 @@ def test_a_team_that_copies_for_itself(code: TileCode, schedule: str, layout: La
     assert "UTMASTG.2D" in text
     assert cubin.spill_bytes == 0
     loop = main_loop(text)
-    assert loop.count("HGMMA") == 4 * code.tile.m // (64 * code.groups)
+    assert loop.count("HGMMA") == 4 * code.rows_columns[0] // (64 * code.groups)
     assert "UTMALDG.2D" in loop  # in the loop of those who multiply
     for slow in ("MEMBAR", "ERRBAR", "LDL", "STL", "WARPGROUP.DEPBAR.LE gsb0, 0x0", "SR_CgaCtaId"):
         assert slow not in loop, slow
@@ -232,7 +232,7 @@ def test_pairs_of_ctas_share_copies_without_fences(code: TileCode, schedule: str
     assert "MEMBAR.ALL.GPU" not in text  # H200, 2026-11: a remote arrive with .release took 1.6 times as long
     assert cubin.spill_bytes == 0
     loop = main_loop(text)
-    assert loop.count("HGMMA") == 4 * code.tile.m // (64 * code.groups)
+    assert loop.count("HGMMA") == 4 * code.rows_columns[0] // (64 * code.groups)
     assert len(re.findall(r"SYNCS\.ARRIVE", loop)) == 2  # its own barrier, and the other CTA's
     for slow in ("MEMBAR", "ERRBAR", "LDL", "STL", "WARPGROUP.DEPBAR.LE gsb0, 0x0", "SR_CgaCtaId"):
         assert slow not in loop, slow

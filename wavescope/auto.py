@@ -15,7 +15,7 @@ from wavescope.calibration_row import Calibration
 from wavescope.device import Device
 from wavescope.errors import ShapeError, UsageError
 from wavescope.grid_model import MAX_SPLITS, in_step
-from wavescope.kernels import KERNELS, facts, fitting_tiles, kernel_for, named, takes_turns
+from wavescope.kernels import KERNELS, facts, fitting_tiles, kernel_for, named, reads_whole_lines, takes_turns
 from wavescope.occupancy import Resources, require_fit
 from wavescope.power_cap import stretch
 from wavescope.problem import Problem, Tile
@@ -177,13 +177,17 @@ def _order(one: Choice) -> tuple[int, str]:
 def _kernels_and_tiles(
     problem: Problem, device: Device, kernel: str | None, tiles: Sequence[Tile]
 ) -> list[tuple[str, Tile]]:
-    """A tile may be several kernels'; one that was asked for is the best kernel's that has it."""
+    """A tile may be several kernels'; one that was asked for is the best kernel's that has it.
+
+    What no calibration shows, since it runs in layout tn, is left out: tiles that read B in parts of lines.
+    """
     if tiles:
         return [(kernel_for(problem, device, kernel, tile).name, tile) for tile in tiles]
     best = kernel_for(problem, device, kernel)
     every = [one for one in KERNELS if problem.dtype in one.dtypes and one.runs_on(device)]
     able = every if kernel is None else [best]
-    return [(one.name, tile) for one in able for tile in fitting_tiles(one, problem, device)]
+    fitting = [(one, tile) for one in able for tile in fitting_tiles(one, problem, device)]
+    return [(one.name, tile) for one, tile in fitting if reads_whole_lines(one, tile, problem)]
 
 
 def _candidates(

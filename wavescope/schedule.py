@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from wavescope import cuts
 from wavescope.errors import ShapeError, UsageError
-from wavescope.grid_model import SLOTS_AT_ONCE, UNCALIBRATED, GridModel, in_step, most_tail_parts
+from wavescope.grid_model import MAX_TAIL_PARTS, SLOTS_AT_ONCE, UNCALIBRATED, GridModel, in_step
 from wavescope.problem import MAX_UNITS, Problem, Tile
 from wavescope.raster import DEFAULT_RASTER, IntArray, Raster, in_raster, tile_at
 from wavescope.trace import Order
@@ -277,9 +277,7 @@ def _check_parts(name: str, parts: int, tiles: int, k_iters: int, places: int) -
     if name not in SPLIT_SCHEDULES:
         raise UsageError(f"schedule {name} takes no number; {name}:{parts} should be {name}")
     left = tiles % places
-    parts_at_once = most_tail_parts(places)
-    if left:
-        parts_at_once = min(parts_at_once, k_iters, places // left)
+    parts_at_once = min(MAX_TAIL_PARTS, k_iters, places // left) if left else MAX_TAIL_PARTS
     most = {"splitk": k_iters, "streamk": places, "hybrid": 2, "tailsplit": parts_at_once}[name]
     if not 1 <= parts <= most:
         why = {

@@ -123,12 +123,12 @@ struct Fixup {
     WS_DEVICE void add_share(const Sharing& mine, int slots, int worker, int workers, Store store) const {
         const int apart = mine.peers * workers;
         int piece = mine.rank * workers + worker;
-        if (2 * PIECES <= apart) {
-            for (; piece < PIECES * (PIECE / SMALL_PIECE); piece += apart)
-                add_pieces<1, SMALL_PIECE, CLEAR, READS>(mine.first_slot, slots, piece, apart, store);
-            return;
-        }
-        if constexpr (AT_ONCE > 1) {
+        if constexpr (AT_ONCE > 1) {  // those who take single pieces are few, and have more than one each
+            if (2 * PIECES <= apart) {
+                for (; piece < PIECES * (PIECE / SMALL_PIECE); piece += apart)
+                    add_pieces<1, SMALL_PIECE, CLEAR, READS>(mine.first_slot, slots, piece, apart, store);
+                return;
+            }
             for (; piece + (AT_ONCE - 1) * apart < PIECES; piece += AT_ONCE * apart)
                 add_pieces<AT_ONCE, PIECE, CLEAR, READS>(mine.first_slot, slots, piece, apart, store);
         }
@@ -139,7 +139,7 @@ struct Fixup {
     // All pieces of `tiles` tiles, `peers` slots each, dealt to the warps of `reducers` CTAs of which this is number
     // `reducer`.  first_is_there() is called once, when the first flags were seen.
     // store(tile, piece of the accumulators, warp whose piece it is, the sums)
-    template <bool CLEAR, typename FirstIsThere, typename Store>
+    template <bool CLEAR, int READS, typename FirstIsThere, typename Store>
     WS_DEVICE void add_all(int tiles, int peers, int reducer, int reducers, FirstIsThere first_is_there,
                            Store store) const {
         const int total = tiles * PIECES, warps = reducers * WARPS, warp = reducer * WARPS + thread / 32;
@@ -155,9 +155,9 @@ struct Fixup {
             const auto store_here = [&](int part, int of_warp, const auto& sums) { store(tile, part, of_warp, sums); };
             count = item + 1 < end && (item + 1) % PIECES != 0 ? 2 : 1;
             if (count == 2)
-                add_pieces<2, PIECE, CLEAR, 32>(first_slot, slots, item % PIECES, 1, store_here);
+                add_pieces<2, PIECE, CLEAR, READS>(first_slot, slots, item % PIECES, 1, store_here);
             else
-                add_pieces<1, PIECE, CLEAR, 32>(first_slot, slots, item % PIECES, 1, store_here);
+                add_pieces<1, PIECE, CLEAR, READS>(first_slot, slots, item % PIECES, 1, store_here);
         }
     }
 

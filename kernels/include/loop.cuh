@@ -170,7 +170,7 @@ __device__ __forceinline__ bool meet(const Sums& sums, float (&acc)[FLOATS], con
 
 // What a CTA without a part does at the end: its share of all partial sums.  Its spans have
 // the places of its first unit, a whole tile, but belong to no unit.
-template <int SCHEDULE_ID, typename Sums, typename StorePiece>
+template <int SCHEDULE_ID, int READS, typename Sums, typename StorePiece>
 __device__ __forceinline__ void reduce(const Sums& sums, const Plan& plan, int reducer, Record* records,
                                        StorePiece store_piece) {
     Unit first, unit;
@@ -179,7 +179,7 @@ __device__ __forceinline__ void reduce(const Sums& sums, const Plan& plan, int r
     begin_span<SCHEDULE_ID>(records, first, PART_FIXUP);  // stands where the recorder's warp has nothing to add
     const Unit nobodys{first.index, ~0, ~0, ~0, ~0, ~0};
     unit.tile = -1;
-    sums.template add_all<REDUCTION == ATOMIC>(
+    sums.template add_all<REDUCTION == ATOMIC, READS>(
         plan.split_tiles, plan.parts, reducer, plan.reducers,
         [&] { change_span<SCHEDULE_ID>(records, nobodys, PART_WAIT, KIND_WAIT, PART_FIXUP); },
         [&](int tile, int part, int warp, const auto& v) {
@@ -219,6 +219,8 @@ __device__ __forceinline__ bool has_whole_tile(int schedule, const Plan& plan) {
 struct Alone {
     // They add the CTA's share of a tile's partial sums while the others are at a whole tile.
     static constexpr bool ADD_SHARES = false;
+    // 16-byte loads of partial sums for which a thread of a team has registers, its accumulators' among them.
+    static constexpr int READS = 32;
     // They name the records of whole tiles (record_name), where no tile is split; the team writes times and Stalls::operands.
     static constexpr bool NAME_RECORDS = false;
     // The team itself writes operands to shared memory.
@@ -271,7 +273,7 @@ __device__ __forceinline__ void run_units(Grid grid_of, int parts, int split_til
         return Fixup<FLOATS, THREADS>{space, worker(), static_cast<int>(gridDim.x), number};
     };
     const auto add_share = [&](const Unit& unit, const Sharing& mine) {
-        add_own_share<SCHEDULE_ID, 2, 32>(
+        add_own_share<SCHEDULE_ID, 2, Helpers::READS>(
             sums(), unit, mine, worker() / 32, THREADS / 32, [&] { sums().wait(mine.first_slot, mine.peers); }, records,
             OF_TEAM, store_piece);
         if (PROBE) team_barrier();
@@ -328,7 +330,7 @@ __device__ __forceinline__ void run_units(Grid grid_of, int parts, int split_til
     if constexpr (is_cooperative(SCHEDULE_ID)) {
         const Plan plan = plan_of();
         const int reducer = static_cast<int>(blockIdx.x + reducers) - static_cast<int>(gridDim.x);
-        if (reducers > 0 && reducer >= 0 && team() == 0) reduce<SCHEDULE_ID>(sums(), plan, reducer, records, store_piece);
+        if (reducers > 0 && reducer >= 0 && team() == 0) reduce<SCHEDULE_ID, Helpers::READS>(sums(), plan, reducer, records, store_piece);
         // A part of a tile is a CTA's first unit, and the only one that is a part.
         if (TEAMS == 1 && adds_own_share(plan) && !(Helpers::ADD_SHARES && has_whole_tile(SCHEDULE_ID, plan))) {
             next_unit(SCHEDULE_ID, plan, blockIdx.x, 0, 0, &unit);
