@@ -234,25 +234,30 @@ __device__ __forceinline__ void store_four(char* to, const float* v) {
         *reinterpret_cast<uint2*>(to) = make_uint2(pack_pair<DTYPE>(v[0], v[1]), pack_pair<DTYPE>(v[2], v[3]));
 }
 
-static_assert(THREAD_N % 4 == 0, "four neighbouring accumulators are of one row");
+static_assert(THREAD_N % SMALL_PIECE == 0 && PIECE % THREAD_N == 0, "a piece is part of a row, or whole rows");
 
 // The part-th SIZE neighbouring accumulators of what each thread of a warp holds, row by row.
 template <int SIZE>
 __device__ __forceinline__ void store_part(const Output& o, const Unit& unit, int part, int warp,
                                            const float (&acc)[SIZE]) {
     const int first_m = unit.tile_m * TILE_M + corner_m(warp), first_n = unit.tile_n * TILE_N + corner_n(warp);
+    constexpr int WIDTH = SIZE < THREAD_N ? SIZE : THREAD_N;  // of a row
 #pragma unroll
-    for (int within = 0; within < SIZE; within += 4) {
-        const int at = part * SIZE + within, i = at / THREAD_N, j = at % THREAD_N;
-        const int row = first_m + i % 4 + i / 4 * 32, column = first_n + j * 4;
+    for (int within = 0; within < SIZE; within += WIDTH) {
+        const int at = part * SIZE + within, i = at / THREAD_N, row = first_m + i % 4 + i / 4 * 32;
         if (row >= o.m) continue;
-        char* to = o.c + (static_cast<long long>(row) * o.ldc + column) * ELEMENT_BYTES;
-        if (column + 4 <= o.n) {
-            store_four(to, &acc[within]);
-        } else {
 #pragma unroll
-            for (int e = 0; e < 4; ++e)
-                if (column + e < o.n) store_one(to + e * ELEMENT_BYTES, acc[within + e]);
+        for (int j = 0; j < WIDTH; j += 4) {
+            const float* const v = &acc[within + j];
+            const int column = first_n + (at % THREAD_N + j) * 4;
+            char* to = o.c + (static_cast<long long>(row) * o.ldc + column) * ELEMENT_BYTES;
+            if (column + 4 <= o.n) {
+                store_four(to, v);
+            } else {
+#pragma unroll
+                for (int e = 0; e < 4; ++e)
+                    if (column + e < o.n) store_one(to + e * ELEMENT_BYTES, v[e]);
+            }
         }
     }
 }
@@ -263,6 +268,10 @@ __device__ __forceinline__ void store_tile(const Output& o, const Unit& unit, co
         store_part(o, unit, part, threadIdx.x / 32, reinterpret_cast<const float(&)[PIECE]>(acc[part * PIECE]));
 }
 
+struct FewRegisters : Alone {  // 128, where two CTAs of 256 threads share an SM
+    static constexpr int READS = 16;
+};
+
 extern "C" __global__ void __launch_bounds__(THREADS, MIN_CTAS)
 gemm_simt(const char* __restrict__ a, const char* __restrict__ b, char* __restrict__ c, int m, int n, int k, int lda,
           int ldb, int ldc, int raster_group, int parts, int split_tiles, int reducers, int* counter, float4* partials,
@@ -272,7 +281,7 @@ gemm_simt(const char* __restrict__ a, const char* __restrict__ b, char* __restri
     const Operands o{a, b, m, n, k, lda, ldb};
     float acc[THREAD_M][THREAD_N];
     float(&flat)[FLOATS] = reinterpret_cast<float(&)[FLOATS]>(acc);
-    run_units<SCHEDULE, THREADS>(
+    run_units<SCHEDULE, THREADS, FewRegisters>(
         [&] {
             return TileGrid{(opaque(m) + TILE_M - 1) / TILE_M, (opaque(n) + TILE_N - 1) / TILE_N,
                             (opaque(k) + TILE_K - 1) / TILE_K, raster_group};

@@ -9,7 +9,7 @@ import pytest
 from wavescope import kernels
 from wavescope.device import virtual_device
 from wavescope.kernels import GEMM_SIMT
-from wavescope.nvrtc import kernel_directory
+from wavescope.nvrtc import LANGUAGE, kernel_directory
 from wavescope.problem import LAYOUTS, Problem
 from wavescope.schedule import SCHEDULES
 
@@ -30,7 +30,7 @@ def compile_for_volta(nvrtc: ctypes.CDLL, name: str, defines: dict[str, int]) ->
     assert nvrtc.nvrtcCreateProgram(ctypes.byref(program), source, f"{name}.cu".encode(), 0, None, None) == 0
     options = [
         b"--gpu-architecture=sm_70",
-        b"--std=c++17",
+        *(option.encode() for option in LANGUAGE),
         f"--include-path={folder / 'include'}".encode(),
         *(f"-D{key}={value}".encode() for key, value in defines.items()),
     ]

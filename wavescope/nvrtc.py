@@ -24,6 +24,8 @@ INSTALL_HINT = "pip install 'wavescope[cuda13]' (or [cuda12] for a CUDA 12 drive
 # Targets whose own instructions need the architecture-specific suffix.
 _SPECIFIC_ARCHITECTURES = {(9, 0): "90a", (10, 0): "100a"}
 
+# The second: else a lambda with auto parameters is a host function to NVRTC 12 and 13.0.
+LANGUAGE = ("--std=c++17", "--device-as-default-execution-space")
 # From this version on NVRTC keeps a cache of its own, and what it serves from there has no log.
 _OWN_CACHE_SINCE = (12, 9)
 
@@ -72,8 +74,7 @@ def compile_kernel(source: Path, defines: dict[str, int], arch: str) -> Cubin:
     options = [
         f"--gpu-architecture={arch}",
         f"--include-path={include}",
-        "--std=c++17",
-        "--device-as-default-execution-space",  # else NVRTC 13.0 takes a lambda with auto parameters for a host function
+        *LANGUAGE,
         "--ptxas-options=-v",
         *(f"-D{name}={value}" for name, value in sorted(defines.items())),
     ]

@@ -58,14 +58,20 @@ def check(prepared: Prepared, what: str) -> None:
     print(f"{prepared.facts.kernel} {what}: right", flush=True)
 
 
+def smallest(kernel: Kernel) -> list[Tile]:
+    """The smallest tile, and the smallest turned one where the kernel has any."""
+    kinds = ([code.tile for code in kernel.codes if code.turned is turned] for turned in (False, True))
+    return [min(tiles, key=lambda tile: tile.m * tile.n) for tiles in kinds if tiles]
+
+
 def main() -> None:
     device = query(0)
     names = sys.argv[1:] or [kernel.name for kernel in kernels.KERNELS if kernel.runs_on(device)]
     for kernel in kernels.KERNELS:
         if kernel.name in names:
-            tile = min((code.tile for code in kernel.codes), key=lambda tile: tile.m * tile.n)
-            whole_tiles(kernel, tile, device)
-            cut_tiles(kernel, tile, device)
+            for tile in smallest(kernel):
+                whole_tiles(kernel, tile, device)
+                cut_tiles(kernel, tile, device)
     print("all launches are right")
 
 
