@@ -121,6 +121,18 @@ def test_tail_split_of_162_tiles() -> None:
     assert max(by_cta(schedule)) == 80
 
 
+def test_the_same_part_of_neighbouring_tiles_runs_side_by_side() -> None:
+    # 132 CTAs, 4 parts: 16 tiles together, whose 64 CTAs are fewer than half of all; then the other 14
+    schedule = decompose("tailsplit", Problem(2304, 2304, 4096), Tile(128, 256, 64), H200_SMS, parts=4)
+    found = sorted(zip(schedule.cta[:120].tolist(), schedule.unit[:120].tolist(), strict=True))
+    first = [(16 * part + tile, 4 * tile + part) for part in range(4) for tile in range(16)]
+    other = [(64 + 14 * part + tile, 64 + 4 * tile + part) for part in range(4) for tile in range(14)]
+    assert found == [*first, *other]
+    # a tile of more parts than half of the CTAs is alone
+    alone = decompose("tailsplit", Problem(256, 128, 64 * 12), Tile(128, 128, 64), 24, parts=12)
+    assert alone.cta.tolist() == list(range(24))
+
+
 # 30 tiles of 64 k_iters in p parts on 132 places, 132 whole tiles before: a part takes 2 + ceil(64 / p), and 4 to leave
 # its sum; the 132 - 30 p CTAs without a part then have 8 for each of 30 tiles, over as many CTAs.
 PLAIN = GridModel(a=2, b=4, c=1, d=4, share=4, spare=8)

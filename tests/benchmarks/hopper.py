@@ -1,20 +1,25 @@
 """gemm_sm90 and `auto` against cuBLAS on a Hopper GPU: large problems, problems with a tail, random ones.
 
-    python tests/benchmarks/hopper.py OUT.json [large] [tail] [random] [schedules] [probe]
+    python tests/benchmarks/hopper.py OUT.json [large] [tail] [random] [schedules] [probe] [reads]
     python tests/benchmarks/hopper.py --show OUT.json      the tables, from what was measured
     python tests/benchmarks/hopper.py --readme OUT.json    the README's tables
 
 cuBLAS stands for cublasLt's first eight proposals with 32 MiB of workspace, for the same
 layout and output type: its own default, the first of them, and the best.  A ratio is its
 time over ours: above 1 is faster than cuBLAS.  Every kernel of a problem is timed in one
-sequence, without its probe, and those that are shown are verified.  Written after each
-problem; about three minutes.
+sequence, without its probe, and those that are shown are verified.  Of the WORST random
+problems the waterfall tells why.  `reads` asks ncu, where it is installed, what the SMs read.
+Written after each problem; about three minutes.
 """
 
 from __future__ import annotations
 
+import csv
+import io
 import json
 import random
+import shutil
+import subprocess
 import sys
 import time
 from collections.abc import Sequence
@@ -27,6 +32,7 @@ from typing import Any
 from readme_tables import LEAST_NS, rewrite_hopper
 
 from wavescope import __version__
+from wavescope.analyze import analyze
 from wavescope.auto import rank
 from wavescope.calibration import model_of
 from wavescope.cuda_device import driver_version, query
@@ -35,7 +41,7 @@ from wavescope.errors import UsageError
 from wavescope.kernels import GEMM_SM90, GEMM_SM90_PINGPONG, facts
 from wavescope.launch import Stream, open_stream, wait
 from wavescope.library import cublas, heuristics, library_version
-from wavescope.measure import verify_one
+from wavescope.measure import measure, verify_one
 from wavescope.nvrtc import nvrtc_version
 from wavescope.operands import fill_set
 from wavescope.prepare import Prepared, compile_ahead, prepare, run
@@ -68,6 +74,9 @@ SUSTAINED_S = 0.08
 SCHEDULES = ((2304, 2304, 4096), (1408, 1408, 4096), (896, 4864, 8192), (2048, 4352, 4096), (3072, 3072, 3072))
 PROBED = ((4096, 4096, 4096), (2304, 2304, 4096), (4096, 4096, 1024))
 PROBE_ROUNDS = 60  # each gives a pair of graphs, forwards and backwards
+WORST = 5
+# Delivered to SMs; read from the L2, before reads of several SMs were merged (lrc: L2 request coalescer); DRAM.
+READS = ("lrc__xbar2gpc_sectors_op_read.sum", "lrc__lrc2xbar_sectors_op_read.sum", "dram__bytes_read.sum")
 
 
 def random_shapes() -> list[Problem]:
@@ -276,6 +285,58 @@ def probe(problem: Problem, device: Device) -> list[dict[str, Any]]:
     return rows
 
 
+def worst(rows: Sequence[dict[str, Any]], device: Device) -> list[dict[str, Any]]:
+    """Of the random problems that cuBLAS wins most clearly: its kernel, and the waterfall of auto's choice."""
+    long = {row["problem"]: row["cool"] for row in rows if row["cool"]["default"]["median"] >= LEAST_NS}
+    found = []
+    for problem in sorted(random_shapes(), key=lambda one: long.get(str(one), {"to_best": 9.0})["to_best"])[:WORST]:
+        cool, best = long[str(problem)], rank(problem, device).best
+        race = Race(problem, device)
+        race.ready(best.kernel, best.tile, best.variant)
+        (library,) = kernel_names([race.proposals()[cool["best_is"]]], race.stream)
+        trace = measure(
+            problem, best.tile, best.variant, 0, repeat=ROUNDS, seed=1, progress=lambda text: None,
+            model=model_of(problem, best.tile, device, None, best.kernel), kernel=best.kernel,
+        )  # fmt: skip
+        report = analyze(trace)
+        assert report.waterfall is not None
+        factors = {factor.name: factor.value for factor in report.waterfall.factors}
+        found.append(
+            {
+                "problem": str(problem),
+                "auto": str(best),
+                "to_best": cool["to_best"],
+                "kernel": library,
+                "factors": factors,
+            }
+        )
+    return found
+
+
+def reads(problem: Problem) -> list[dict[str, Any]]:
+    """Under ncu, one launch each: what SMs are given, what of it the L2 is asked for, what comes from DRAM."""
+    if shutil.which("ncu") is None:
+        print("reads: ncu is not installed")
+        return []
+    rows = []
+    sizes = [text for name in "mnk" for text in (f"--{name}", str(getattr(problem, name)))]
+    for name in ("fixed", "streamk", "tailsplit"):
+        command = [
+            *("ncu", "--clock-control", "none", "--metrics", ",".join(READS), "--csv", "--print-units", "base"),
+            *("-k", "regex:gemm_", "--launch-skip", "2", "--launch-count", "1"),
+            *(sys.executable, "-m", "wavescope", "profile", *sizes, "--kernel", "gemm_sm90", "--tile", "128x256x64"),
+            *("--schedule", name, "--repeat", "1"),
+        ]
+        output = subprocess.run(command, capture_output=True, text=True, check=False).stdout
+        lines = "\n".join(line for line in output.splitlines() if line.startswith('"'))
+        values = {row["Metric Name"]: row["Metric Value"] for row in csv.DictReader(io.StringIO(lines))}
+        delivered, read, dram = (float(values[metric].replace(",", "")) for metric in READS)
+        rows.append(
+            {"problem": str(problem), "schedule": name, "delivered": delivered, "read": read, "dram_bytes": dram}
+        )
+    return rows
+
+
 def show(found: dict[str, Any]) -> None:
     """The tables, and what they come to."""
     for part in ("large", "tail", "random"):
@@ -312,6 +373,11 @@ def show(found: dict[str, Any]) -> None:
             f"  {row['problem']:24} {row['schedule']:10} {row['time_ns']['median'] / 1e3:8.1f} us "
             f"{row['cycles']['median']:9.0f} cycles i {row['i']:.3f} {gain}  {row['ran']}"
         )
+    for row in found.get("worst", []):
+        factors = " ".join(f"{name} {value:.3f}" for name, value in row["factors"].items())
+        print(f"  worst {row['problem']:24} {row['to_best']:.3f} {row['auto']} against {row['kernel']}: {factors}")
+    for row in found.get("reads", []):
+        print(f"  reads {row}")
     for row in found.get("probe", []):
         ratio = row["perturbation"]
         print(
@@ -348,6 +414,9 @@ def main() -> None:
             for index, problem in enumerate(random_shapes()):
                 row, combinations = against_library(problem, device, ("cool",), every=index < TRIED)
                 keep(part, [row | {"combinations": combinations}])
+            keep("worst", worst(found["random"], device))
+        elif part == "reads":
+            keep(part, reads(Problem(*SCHEDULES[0])))
         else:
             for shape in SCHEDULES if part == "schedules" else PROBED:
                 keep(part, (schedules if part == "schedules" else probe)(Problem(*shape), device))

@@ -9,6 +9,7 @@ from statistics import geometric_mean, median
 from typing import Any
 
 LEAST_NS = 20e3  # shorter problems are told apart
+_LOST = 0.97  # a factor of a waterfall below which it is told
 
 
 def rewrite(readme: Path, found: dict[str, Any]) -> None:
@@ -90,6 +91,10 @@ def _hopper(found: dict[str, Any]) -> list[str]:
         )
         for row in found.get("probe", [])
     ]
+    if found.get("worst"):
+        parts.append(_worst(found["worst"]))
+    if found.get("reads"):
+        parts.append(_reads(found["reads"]))
     if rows:
         parts.append("**The probe**: probed over plain time.\n\n" + _table(("problem", "kernel", "ratio"), rows))
     return parts
@@ -123,6 +128,42 @@ def _random(rows: Sequence[dict[str, Any]]) -> str:
             f"(median of {len(tried)}), at worst {100 * (max(tried) - 1):.1f} %"
         )
     return "; ".join(said) + "."
+
+
+def _worst(rows: Sequence[dict[str, Any]]) -> str:
+    told = [
+        (
+            row["problem"].removesuffix(" bf16"),
+            row["auto"].replace("gemm_sm90_pingpong", "ping-pong").replace("gemm_sm90 ", ""),
+            f"{row['to_best']:.3f}",
+            re.sub(r"void |<[^+]*", "", row["kernel"]),
+            ", ".join(f"{name} {value:.3f}" for name, value in row["factors"].items() if value < _LOST),
+        )
+        for row in rows
+    ]
+    return (
+        f"**The {len(rows)} random problems that cuBLAS wins most clearly**, and the factors below {_LOST} of auto's "
+        "choice: what its tiles lose.\n\n"
+        + _table(("problem", "auto", "best of 8", "cuBLAS's kernel", "waterfall"), told)
+    )
+
+
+def _reads(rows: Sequence[dict[str, Any]]) -> str:
+    told = [
+        (
+            row["schedule"],
+            f"{row['delivered'] / 1e6:.1f}",
+            f"{row['read'] / 1e6:.1f}",
+            f"{row['delivered'] / row['read']:.2f}",
+            f"{row['dram_bytes'] / 1e6:.0f}",
+        )
+        for row in rows
+    ]
+    return (
+        f"**What SMs read** at {rows[0]['problem'].removesuffix(' bf16')}, 128x256 tiles, one launch each under ncu: "
+        "CTAs that walk k together share their reads, those of Stream-K at different k do not.\n\n"
+        + _table(("schedule", "M sectors to SMs", "M sectors from the L2", "ratio", "MB from DRAM"), told)
+    )
 
 
 def _table(titles: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
