@@ -282,6 +282,14 @@ def test_an_empty_log_leaves_python_alone(tmp_path: Path) -> None:
     assert bytes([32]) == b" " != bytes([0])
 
 
+def test_every_stage_of_a_hopper_tile_fits() -> None:
+    device = virtual_device("h200")
+    for kernel in (GEMM_SM90, GEMM_SM90_PINGPONG):
+        for code in kernel.codes:
+            problem = Problem(code.tile.m, code.tile.n, code.tile.k)
+            assert kernels.stages_that_fit(kernel, code, problem, device) == code.stages, (kernel.name, code.tile)
+
+
 def test_stages_shrink_where_shared_memory_is_short() -> None:
     problem, tile = Problem(4096, 4096, 4096), Tile(128, 256, 64)
     # a stage is (128 + 256) x 64 x 2 bytes = 48 KiB: 4 fit 227 KiB, 3 fit 163 KiB, 2 fit 99 KiB

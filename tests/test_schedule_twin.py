@@ -134,10 +134,13 @@ def test_every_k_iter_once_and_one_owner_a_tile(schedule: Schedule) -> None:
         assert schedule.num_slots <= schedule.num_ctas * max(
             1, -(-schedule.split_tiles * schedule.parts // schedule.num_ctas)
         )
-    # CTAs wait for CTAs of smaller index only, or, where all parts of a tile wait for each other, for neighbours
+    # CTAs wait for CTAs of smaller index only, or, where all parts of a tile wait for each other, for those around them
     owner = np.repeat(schedule.cta[order][starts], sizes)
     if schedule.name in ("splitk", "streamk", "hybrid"):
         assert (schedule.cta[order] <= owner).all()
+    if schedule.name == "tailsplit" and schedule.split_tiles:
+        reach = np.maximum.reduceat(schedule.cta[order], starts) - np.minimum.reduceat(schedule.cta[order], starts)
+        assert reach.max() < max(schedule.parts, schedule.num_ctas // 2)
     assert (schedule.unit[1:] > schedule.unit[:-1]).all()
     assert schedule.unit[-1] < schedule.unit_ids
 

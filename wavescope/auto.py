@@ -112,8 +112,8 @@ def rank(
 
     `kernel`: its name; None: all that run on the device and have the dtype, where several
     have a tile the best of them, and those whose own costs are known.  `tiles` and
-    `variants`: the only ones to choose from; by default all tiles that fit, and all
-    schedules with the numbers that the grid-size model finds best.  `work`: tiles of
+    `variants`: the only ones to choose from; by default all tiles that fit (and read B in
+    whole lines), and all schedules with the numbers that the grid-size model finds best.  `work`: tiles of
     unequal k, which only schedules that keep tiles whole can do.  Equal times go by the
     simpler schedule, then by name.
 

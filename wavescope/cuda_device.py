@@ -42,13 +42,13 @@ NO_DEVICE = 100  # cudaErrorNoDevice
 
 
 def load_cupy() -> Any:
-    """The cupy module, whose installation is sound; looked at once, since that takes half a second of many packages.
+    """The cupy module, whose installation is sound.
+
+    That is looked at until it is imported, since looking takes half a second among many packages.
 
     Raises: DeviceError where CuPy is missing, installed twice, or cannot be imported.
     """
-    if "cupy" in sys.modules:
-        return sys.modules["cupy"]
-    installed = cupy_distributions()
+    installed = [] if "cupy" in sys.modules else cupy_distributions()
     if len(installed) > 1:
         raise DeviceError(
             f"CuPy is installed {len(installed)} times ({', '.join(installed)}) and the copies overwrite each other; "

@@ -192,7 +192,7 @@ GEMM_SM90 = Kernel(
     (9, 0),
     (
         TileCode(Tile(64, 128, 64), 4, 1, stages=8, least_stages=2, min_ctas=1, store_buffers=2),
-        TileCode(Tile(128, 96, 64), 8, 1, stages=7, least_stages=2, min_ctas=1, store_buffers=2),
+        TileCode(Tile(128, 96, 64), 8, 1, stages=7, least_stages=2, min_ctas=1, store_buffers=1),
         TileCode(Tile(128, 128, 64), 8, 1, stages=6, least_stages=2, min_ctas=1, store_buffers=2),
         TileCode(Tile(128, 160, 64), 8, 1, stages=5, least_stages=2, min_ctas=1, store_buffers=2),
         TileCode(Tile(128, 192, 64), 8, 1, stages=4, least_stages=2, min_ctas=1, store_buffers=2),

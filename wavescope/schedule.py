@@ -109,7 +109,7 @@ class Schedule:
 
     @property
     def spare_reads(self) -> int:
-        """Rounds of reading that adding all partial sums takes the reducers: SLOTS_AT_ONCE slots of a tile each."""
+        """Rounds of reading in which reducers add all partial sums, about SLOTS_AT_ONCE slots of a tile each."""
         return self.split_tiles * -(-self.parts // SLOTS_AT_ONCE)
 
     @property

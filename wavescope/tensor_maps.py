@@ -25,7 +25,7 @@ TensorMap = NDArray[np.void]
 
 
 def tensor_maps(operands: OperandSet, code: TileCode, cluster: int = 1) -> tuple[TensorMap, TensorMap, TensorMap]:
-    """Maps of A, B and C for gemm_sm90's boxes: a stage of A and of B, and what a warp stores of C at once.
+    """Maps of A, B and C for gemm_sm90's boxes: a stage of A and of B, and what is stored of C at once.
 
     Where B is stored [k, n] its boxes are 64 columns wide; else each of `cluster` CTAs copies
     a box of a stage.

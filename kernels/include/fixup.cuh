@@ -40,8 +40,8 @@ WS_DEVICE unsigned int launch_number(const Workspace& space, int num_ctas) {
     return relaxed(space.sync + SYNC_ENDED) / num_ctas + 1;
 }
 
-// A warp's sixteen floats of each thread: what one warp adds and stores at a time.  Or four, where that many pieces
-// would leave warps without one.
+// A warp's sixteen floats of each thread: what one warp adds and stores at a time.  Or four, where half of the warps
+// would have no piece of sixteen.
 constexpr int PIECE = 16, SMALL_PIECE = 4;
 
 template <int FLOATS, int THREADS>
@@ -123,7 +123,7 @@ struct Fixup {
     WS_DEVICE void add_share(const Sharing& mine, int slots, int worker, int workers, Store store) const {
         const int apart = mine.peers * workers;
         int piece = mine.rank * workers + worker;
-        if constexpr (AT_ONCE > 1) {  // those who take single pieces are few, and have more than one each
+        if constexpr (AT_ONCE > 1) {  // those who take single pieces work beside a whole tile, and have the time
             if (2 * PIECES <= apart) {
                 for (; piece < PIECES * (PIECE / SMALL_PIECE); piece += apart)
                     add_pieces<1, SMALL_PIECE, CLEAR, READS>(mine.first_slot, slots, piece, apart, store);

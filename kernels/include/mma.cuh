@@ -131,7 +131,7 @@ __device__ __forceinline__ unsigned int swizzled(int row, int chunk) {
 // A warp's 8x8 matrix of 16-bit elements (thread l has two neighbouring ones of row l / 4), transposed.
 __device__ __forceinline__ unsigned int transposed(unsigned int pair) {
     unsigned int other;
-    asm("movmatrix.sync.aligned.m8n8.trans.b16 %0, %1;" : "=r"(other) : "r"(pair));
+    asm volatile("movmatrix.sync.aligned.m8n8.trans.b16 %0, %1;" : "=r"(other) : "r"(pair));
     return other;
 }
 

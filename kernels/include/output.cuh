@@ -1,5 +1,5 @@
-// Sixteen accumulators of each thread of a warp, as mma.sync and wgmma leave them: four
-// blocks of 8 columns, 16 rows; out to C in 16-byte stores.
+// Accumulators of each thread of a warp, as mma.sync and wgmma leave them, out to C: sixteen,
+// four blocks of 8 columns and 16 rows, in 16-byte stores; or four, one block, in pairs.
 #pragma once
 
 #include "fixup.cuh"

@@ -21,12 +21,13 @@ from wavescope.work import Work
 SHAPES = ((1, 1, 1), (65, 67, 33), (129, 250, 71), (200, 130, 128))
 WHOLE = tuple(name for name in SCHEDULES if name not in SPLIT_SCHEDULES)
 K_ITERS = 3  # of the shapes whose tiles are cut
+MANY = 24  # parts of one tile, so many that their sums are added in small pieces (fixup.cuh: add_share)
 
 
 def whole_tiles(kernel: Kernel, tile: Tile, device: Device) -> None:
     """Schedules that keep tiles whole, on tiles of equal and of unequal k."""
     types = itertools.cycle(itertools.product(kernel.dtypes, ("tn", "nn")))
-    works = (None, Work("ragged", 3))
+    works = (None, Work("ragged", 3)) if tile.m % 64 == tile.n % 64 == 0 else (None,)  # operands.k_ends_of_checks
     for (m, n, k), schedule, work in itertools.product(SHAPES, WHOLE, works):
         dtype, layout = next(types)
         problem = Problem(m, n, k, dtype, layout)  # type: ignore[arg-type]
@@ -46,6 +47,9 @@ def cut_tiles(kernel: Kernel, tile: Tile, device: Device) -> None:
         prepared = prepare(problem, tile, Variant.parse(text + reduction), device, 0, alone)
         assert prepared.schedule.num_slots > 0, (problem, text)
         check(prepared, f"{problem} {text}{reduction}")
+    problem = Problem(tile.m - 1, tile.n - 3, MANY * tile.k, kernel.dtypes[0])
+    need = facts(problem, tile, device, kernel_name=kernel.name)
+    check(prepare(problem, tile, Variant.parse(f"tailsplit:{MANY}"), device, 0, need), f"{problem} tailsplit:{MANY}")
 
 
 def check(prepared: Prepared, what: str) -> None:

@@ -69,7 +69,7 @@ def drawn(draw: random.Random, problem: Problem, device: Device) -> tuple[str, T
     """A kernel that runs here, and one of its tiles that the check can verify with unequal k."""
     able = [kernel for kernel in kernels.KERNELS if problem.dtype in kernel.dtypes and kernel.runs_on(device)]
     kernel = draw.choice(able)
-    return kernel.name, draw.choice([code.tile for code in kernel.codes if code.tile.n % 64 == 0])
+    return kernel.name, draw.choice([code.tile for code in kernel.codes if code.tile.m % 64 == code.tile.n % 64 == 0])
 
 
 def trace_of(prepared: Prepared, device: Device, step_ns: int) -> Trace:
@@ -205,8 +205,7 @@ STORES = {
 LAST_K_ITER = ("for (; k_iter < unit.k_end; ++k_iter) turn<false>",
                "for (; k_iter < unit.k_end - (unit.index == 1); ++k_iter) turn<false>")  # fmt: skip
 K_ITERS = {
-    "gemm_sm90": ("const int k = k_iter * TILE_K;",
-                  "const int k = (k_iter - (unit.index == 1 && k_iter == unit.k_end - 1)) * TILE_K;"),
+    "gemm_sm90": ("k = k_iter * TILE_K;", "k = (k_iter - (unit.index == 1 && k_iter == unit.k_end - 1)) * TILE_K;"),
     "gemm_mma": LAST_K_ITER,
     "gemm_simt": LAST_K_ITER,
 }  # fmt: skip
@@ -220,7 +219,18 @@ def fault_of(kernel: Kernel, fault: str) -> tuple[str, str]:
     return good, f"Unit moved = unit; if (unit.index == 1) moved.tile_n = 0; {good.replace(' unit,', ' moved,')}"
 
 
-@pytest.mark.parametrize("fault", ["a dropped k_iter", "a wrong tile"])
+FAULTS = ("a dropped k_iter", "a wrong tile")
+
+
+@pytest.mark.parametrize("fault", FAULTS)
+@pytest.mark.parametrize("kernel", kernels.KERNELS, ids=lambda kernel: kernel.name)
+def test_faults_can_be_planted(kernel: Kernel, fault: str) -> None:
+    """Needs no device: what a fault replaces stands once in the kernel."""
+    source = (kernel_directory() / f"{kernel.file}.cu").read_text()
+    assert source.count(fault_of(kernel, fault)[0]) == 1
+
+
+@pytest.mark.parametrize("fault", FAULTS)
 @pytest.mark.parametrize("layout", ["tn", "nn"])
 @pytest.mark.parametrize(
     ("kernel", "dtype"),

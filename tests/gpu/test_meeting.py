@@ -76,7 +76,9 @@ extern "C" __global__ void occupant(unsigned long long duration_ns, unsigned lon
 """
 
 
-@pytest.mark.parametrize("held", [0, 1, 24])
+@pytest.mark.parametrize(
+    "held", [0, 1, 24, 60]
+)  # of 132 SMs; tailsplit's CTAs that wait for one another are 66 at most
 @pytest.mark.parametrize("text", ["streamk:132", "hybrid", "tailsplit", "tailsplit:2", "splitk:3"])
 @each_kernel
 def test_a_thousand_launches_end(device: Device, kernel: Kernel, text: str, held: int, tmp_path: Path) -> None:
