@@ -20,6 +20,7 @@ from wavescope.cli.main import main
 from wavescope.comparison import Entry
 from wavescope.device import Device, virtual_device
 from wavescope.errors import DeviceError, ShapeError, UsageError
+from wavescope.kernels import KERNELS
 from wavescope.problem import Problem, Tile
 from wavescope.schedule import SPLIT_SCHEDULES
 from wavescope.trace_file import load
@@ -208,6 +209,33 @@ def test_profile_takes_the_best(capsys: pytest.CaptureFixture[str], tmp_path: Pa
         found.best.kernel, found.best.tile, found.best.variant.schedule,
     )  # fmt: skip
     assert launch.notes[-1] == str(found)
+
+
+@pytest.mark.parametrize("size", [(3072, 3072, 3072), (4224, 4096, 4096), (2112, 2048, 1024)])
+def test_tiles_that_leave_no_tail_do_not_stop_a_schedule_that_cuts_it(size: tuple[int, int, int]) -> None:
+    problem = Problem(*size)
+    ranking = rank(problem, H200, variants=[Variant("tailsplit")])
+    tiles = [code.tile for kernel in KERNELS if "bf16" in kernel.dtypes for code in kernel.codes]
+    assert any(tile.num_tiles(problem) % H200.sms == 0 for tile in tiles)
+    assert ranking.considered == len(tiles)
+
+
+def test_a_number_that_few_tiles_take_finds_one_of_them() -> None:
+    problem = Problem(2304, 2304, 4096)
+    best = rank(problem, H200, variants=[Variant("tailsplit", 4)]).best
+    assert best.tile == Tile(128, 256, 64)  # the runner-up where everything is open
+    with pytest.raises(ShapeError, match=r"with tile \d+x\d+x64 tailsplit:33 is not possible"):
+        rank(problem, H200, variants=[Variant("tailsplit", 33)])
+
+
+def test_of_equal_times_the_fuller_last_wave_is_taken() -> None:
+    ranking = rank(Problem(8192, 8192, 8192), H200)
+    assert (
+        str(ranking.best) == "gemm_sm90_pingpong 128x192x64 persistent"
+    )  # 99 % full; 0.993 of cuBLAS (h200_hopper.json)
+    times = {str(one): one.predicted_ns for one in ranking.choices}
+    other = times["gemm_sm90 256x192x64 persistent"]  # 95 % full
+    assert other < ranking.best.predicted_ns < auto.TIE * other
 
 
 def test_tiles_that_read_parts_of_lines_are_left_out() -> None:

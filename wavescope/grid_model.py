@@ -95,7 +95,9 @@ class GridModel:
         return _least(range(1, most + 1), lambda s: self.splits_time(tiles, k_iters, s, places))
 
     def best_tail_parts(self, tail_tiles: int, k_iters: int, grid: int, whole: int = 0) -> int:
-        """Parts that each tile of the tail is cut into, `whole` whole tiles following."""
+        """Parts that each tile of the tail is cut into, `whole` whole tiles following; 1 without a tail."""
+        if tail_tiles == 0:
+            return 1
         most = min(k_iters, MAX_TAIL_PARTS, grid // tail_tiles)
         return _least(range(1, most + 1), lambda p: self.tail_time(tail_tiles, k_iters, p, grid, whole))
 

@@ -48,8 +48,13 @@ def job_costs(
     places: int,
     sms: int,
     random: np.random.Generator,
+    least_per_k_iter: float = 0.0,
 ) -> JobCosts:
-    """Cycles of each job's parts; `random` draws the noise of its work."""
+    """Cycles of each job's parts; `random` draws the noise of its work.
+
+    `least_per_k_iter`: what a k_iter takes at the SM's full rate, below which no work goes (a fit may
+    lie a per cent below).
+    """
     count = len(jobs)
     is_unit = np.arange(count) < schedule.num_units
     first = np.zeros(count, np.bool_)
@@ -68,7 +73,7 @@ def job_costs(
     return JobCosts(
         handover=handover if hardware else np.zeros(count),
         before=np.where(done, 0.0, handover + np.where(first | hardware, calibration.prologue_cycles, 0.0)),
-        mac=np.where(is_unit, mac, 0.0) * noise,
+        mac=np.where(is_unit, np.maximum(mac * noise, schedule.k_iters[jobs.unit] * least_per_k_iter), 0.0),
         leave=np.where(jobs.leaves, calibration.partial_cycles, 0.0) * noise,
         add=_add(schedule, jobs, is_unit, done, calibration, reduction) * noise,
         store=np.where(stores & is_unit, calibration.epilogue_cycles, 0.0) * noise,

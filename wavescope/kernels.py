@@ -6,6 +6,7 @@ The .cu files are in the folder that nvrtc.kernel_directory() names.
 from __future__ import annotations
 
 import csv
+import math
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from importlib import resources
@@ -24,6 +25,7 @@ MOST_SUMS_BESIDE_ADDERS = 160  # of a thread: with 192 none of 216 registers is 
 # gemm_sm90.cu: columns of a box of B or C; rows that are stored at once by a warp, and by a warpgroup of a turned tile.
 BOX_COLUMNS, STORE_ROWS, TURNED_STORE_ROWS = 64, 16, 32
 PIECE_COLUMNS = 32  # fixup.cuh: of a warp's piece of sixteen rows
+_NAMED_TILES = 6  # in a message
 SHARED_GRANULE_BYTES = 1024  # a multiple of every architecture's allocation unit (128 or 256 bytes)
 
 # The numbers that element.cuh, mma.cuh, schedule.cuh and fixup.cuh give to these words.
@@ -335,8 +337,21 @@ def kernel_for(problem: Problem, device: Device, name: str | None = None, tile: 
     for kernel in able:
         if any(code.tile == tile for code in kernel.codes):
             return kernel
-    tiles = ", or ".join(f"{kernel.name}'s {', '.join(str(code.tile) for code in kernel.codes)}" for kernel in able)
+    tiles = ", or ".join(f"{kernel.name}'s {_nearest(kernel, tile)}" for kernel in able)
     raise UsageError(f"tile {tile} is not one of {' or '.join(kernel.name for kernel in able)}'s; use {tiles}")
+
+
+def _nearest(kernel: Kernel, tile: Tile) -> str:
+    """The kernel's tiles that are nearest to one it does not have, and how many there are if these are not all."""
+
+    def far(other: Tile) -> float:
+        return sum(
+            abs(math.log(a / b)) for a, b in zip((tile.m, tile.n, tile.k), (other.m, other.n, other.k), strict=True)
+        )
+
+    near = sorted((code.tile for code in kernel.codes), key=far)[:_NAMED_TILES]
+    more = "" if len(near) == len(kernel.codes) else f" (the nearest of {len(kernel.codes)})"
+    return ", ".join(map(str, near)) + more
 
 
 def fitting_tiles(kernel: Kernel, problem: Problem, device: Device) -> list[Tile]:

@@ -198,7 +198,7 @@ def decompose(
     tiles, k_iters, reducers = tile.num_tiles(problem), tile.k_iters(problem), 0
     _require_listed(problem, tile, tiles)
     if parts is not None:
-        _check_parts(name, parts, tiles, k_iters, places)
+        check_parts(name, parts, tiles, k_iters, places)
     if name == "splitk":
         parts = parts or model.best_splits(tiles, k_iters, places)
         _require_listed(problem, tile, tiles * parts)
@@ -273,7 +273,11 @@ def _require_listed(problem: Problem, tile: Tile, units: int) -> None:
         raise ShapeError(f"{problem} cut into {tile} gives {units} units, more than {limit}; use a larger tile")
 
 
-def _check_parts(name: str, parts: int, tiles: int, k_iters: int, places: int) -> None:
+def check_parts(name: str, parts: int, tiles: int, k_iters: int, places: int) -> None:
+    """Pass a schedule's number that goes with so many tiles of so many k_iters.
+
+    Raises: UsageError for a schedule without a number; ShapeError naming the numbers that go.
+    """
     if name not in SPLIT_SCHEDULES:
         raise UsageError(f"schedule {name} takes no number; {name}:{parts} should be {name}")
     left = tiles % places

@@ -20,6 +20,7 @@ from wavescope.first_wave import first_wave_order
 from wavescope.job_costs import job_costs
 from wavescope.jobs import jobs_of
 from wavescope.list_schedule import occupy
+from wavescope.rates import kernel_flop_per_clock
 from wavescope.schedule import Schedule
 from wavescope.shared_schedule import occupy_shared
 from wavescope.sharing import epilogue_speeds, main_loop_speeds
@@ -43,6 +44,7 @@ def simulate(
     calibration: Calibration | None = None,
     tool_version: str = __version__,
     reduction: Reduction = "ordered",
+    within_rate: bool = False,
 ) -> Trace:
     """The trace of `schedule` on a virtual `device`, the same for the same seed.
 
@@ -51,7 +53,8 @@ def simulate(
     a tie to the SM with the smaller id); static CTAs take their own.  A unit costs what
     `calibration` says (by default the table's, see calibration.lookup), times seeded
     noise.  CTAs that share an SM share its throughput, the oldest first (sharing.py);
-    those that need others' partial sums wait until these are written.
+    those that need others' partial sums wait until these are written.  `within_rate`: no unit
+    multiplies faster than the SM can, where its rate is known.
 
     Raises: ShapeError for a schedule of more resident CTAs than there are places.
     """
@@ -71,7 +74,9 @@ def simulate(
     spread = np.clip(random.standard_normal(device.sms), -3, 3) * calibration.clock_spread
     ns_per_cycle = 1e3 / np.minimum(calibration.clock_mhz * (1 + spread), device.max_clock_mhz)
     jobs = jobs_of(schedule, places, reduction)
-    costs = job_costs(schedule, jobs, calibration, reduction, places, device.sms, random)
+    rate = kernel_flop_per_clock(kernel, device, schedule.problem.dtype) if within_rate else None
+    least_per_k_iter = 2 * schedule.tile.m * schedule.tile.n * schedule.tile.k / rate if rate else 0.0
+    costs = job_costs(schedule, jobs, calibration, reduction, places, device.sms, random, least_per_k_iter)
     start_ns = np.empty(device.sms)
     start_ns[first_wave_order(device)] = np.linspace(0, calibration.ramp_ns, device.sms)
     full = calibration.ctas_per_sm

@@ -18,6 +18,8 @@ from wavescope.schedule import SCHEDULES, SPLIT_SCHEDULES, Schedule, check_work,
 from wavescope.trace import Launch, Order, Reduction
 from wavescope.work import Work
 
+_MOST_DIGITS = 9  # of a schedule's number
+
 
 @dataclass(frozen=True)
 class Variant:
@@ -54,11 +56,13 @@ class Variant:
     def parse(cls, text: str, raster: Raster = DEFAULT_RASTER) -> Variant:
         """Read `schedule[:number][@raster][@lpt][@atomic]`; `raster` where the text names none."""
         name, *options = text.strip().split("@")
-        match = re.fullmatch(r"([^:]*)(?::(\d{1,9}))?", name, re.ASCII)
+        match = re.fullmatch(r"([^:]*)(?::(\d+))?", name, re.ASCII)
         if match is None:
             raise UsageError(
                 f'"{text}" is not schedule[:number][@raster][@lpt][@atomic]; write it as in splitk:4@grouped8'
             )
+        if len(match[2] or "") > _MOST_DIGITS:
+            raise UsageError(f'"{text[:40]}": no problem has so many k_iters or CTAs; write it as in splitk:4@grouped8')
         reduction: Reduction = "ordered"
         order: Order = "raster"
         for option in options:

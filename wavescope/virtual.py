@@ -71,6 +71,7 @@ def run(
         calibration=calibration,
         tool_version=__version__,
         reduction=variant.reduction,
+        within_rate=True,
     )
     alone = (f"clusters of {need.cluster} CTAs are not simulated: each runs by itself",) if need.cluster > 1 else ()
     notes = (SIMULATED_BECAUSE + reason, *alone, *_beyond_memory(problem, device, trace, work))
