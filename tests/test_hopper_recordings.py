@@ -30,7 +30,7 @@ LAUNCHES = [
 ]
 # A simulation's error against the launch it was partly fitted on, and those that are known to be further off.
 MEDIAN, WORST = 0.035, 0.08
-KNOWN = {  # relative error, to a hundredth; second CTAs of an SM find less to fill than the simulation says
+KNOWN = {  # relative error, to a hundredth
     ("128x256x64", "splitk", 4096): 0.18,
     ("128x256x64", "fixed", 1024): 0.09,
     ("64x128x64", "streamk", 4096): -0.10,

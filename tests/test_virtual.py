@@ -6,6 +6,7 @@ from dataclasses import replace
 
 import pytest
 
+from wavescope.analyze import analyze
 from wavescope.device import Device, virtual_device
 from wavescope.problem import Problem, Tile
 from wavescope.variant import Variant
@@ -39,3 +40,15 @@ def test_of_irregular_work_only_c_counts() -> None:
     slow = replace(H200, memory_gb_per_s=100.0)
     problem, work = Problem(8192, 8192, 128, "bf16"), Work.parse("skip:0.5")
     assert "C is 0.13 GB, and what of it is not in L2 takes 713 us at least at 100 GB/s" in notes(problem, slow, work)
+
+
+@pytest.mark.parametrize(
+    ("size", "tile"), [((127, 129, 16384), Tile(176, 128, 64)), ((8192, 8192, 8192), Tile(128, 192, 64))]
+)
+def test_no_unit_is_faster_than_the_tensor_cores(size: tuple[int, int, int], tile: Tile) -> None:
+    # a fit may put a k_iter a per cent below what it takes at the full rate
+    trace = run(Problem(*size), tile, Variant("persistent"), H200, reason="it is a test", kernel="gemm_sm90_pingpong")
+    waterfall = analyze(trace).waterfall
+    assert waterfall is not None
+    (inside,) = (factor for factor in waterfall.factors if factor.name == "inside tile")
+    assert 0.9 < inside.value <= 1 + inside.error

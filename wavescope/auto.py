@@ -32,12 +32,12 @@ _HOPELESS = 1.5  # a sum so many times the least is not simulated
 _QUICK = 4  # so many times faster units that neither share an SM nor wait for one another are simulated
 _SPLITS = 2  # numbers of splits to consider for each tile
 _NAMED = 3  # runners-up that are named
-# Cut tiles must be so much faster.  H200, 2026-11, gemm_sm90: simulations of tail splits came out
-# 3.0 % short of the time (median of the eight in tests/benchmarks/h200_hopper.json with whole tiles, too, and
-# shares of their own), those of whole tiles 0.6 % (of 15).
+# Cut tiles must be so much faster.  H200, 2026-11, tests/benchmarks/h200_hopper.json: simulations of tail splits came
+# out 1.3 % short of the time (median of five, 128x256), those of the whole tiles that auto took 1.3 % long (of 55).
 CUT_MARGIN = 1.03
-# Simulations that differ by less do not tell: of these whose last wave is the fullest.  H200, 2026-11, 8192^3: 128x192
-# (99 % of its waves full) and 256x192 (95 %) come out 0.2 % apart, and what idle SMs leave of the power cap is a guess.
+# Simulations of whole tiles that differ by less do not tell: of these those that fill their waves best.
+# 8192^3 on an H200: 128x192 (99 % full) and 256x192 (95 %) come out 0.2 % apart, and how much of the power cap idle
+# SMs leave to the others is a guess.
 TIE = 1.003
 # Of schedules that are equally fast the first is taken.
 _SIMPLEST_FIRST = ("persistent", "fixed", "dynamic", "tailsplit", "splitk", "hybrid", "streamk")
@@ -49,7 +49,7 @@ class Choice:
 
     `summed_ns` is the sum of costs that put it among those to simulate, which takes
     `effort`; `exact` is False where the costs are scaled from another tile, dtype, kernel
-    or device.
+    or device; `full` is the wave efficiency of its tiles.
     """
 
     kernel: str
@@ -59,6 +59,7 @@ class Choice:
     predicted_ns: float
     exact: bool
     effort: float = 0.0
+    full: float = 1.0
 
     @property
     def is_cut(self) -> bool:
@@ -71,7 +72,7 @@ class Choice:
 
 @dataclass(frozen=True)
 class Ranking:
-    """Those that were simulated, the fastest first (cut tiles only by CUT_MARGIN); `considered` counts all."""
+    """Those that were simulated, the fastest first, but for CUT_MARGIN and TIE; `considered` counts all."""
 
     problem: Problem
     choices: tuple[Choice, ...]
@@ -79,7 +80,7 @@ class Ranking:
 
     @property
     def best(self) -> Choice:
-        """The fastest."""
+        """The one to take."""
         return self.choices[0]
 
     def __str__(self) -> str:
@@ -87,11 +88,16 @@ class Ranking:
         shown = self.choices[: 1 + _NAMED]
         then = ", then ".join(f"{one} {_time(one.predicted_ns)}" for one in shown[1:])
         scaled = "" if all(one.exact for one in shown) else "; unit costs are scaled"
-        times = [one.predicted_ns for one in shown]
-        margin = "" if times == sorted(times) else f"; cut tiles must win by {100 * (CUT_MARGIN - 1):.0f} %"
+        passed = [
+            one
+            for place, one in enumerate(shown)
+            if any(one.predicted_ns < other.predicted_ns for other in shown[:place])
+        ]
+        margin = f"; cut tiles must win by {100 * (CUT_MARGIN - 1):.0f} %" if any(one.is_cut for one in passed) else ""
+        tie = "; of equal times those that fill their waves" if any(not one.is_cut for one in passed) else ""
         return (
             f"auto takes {shown[0]}, {_time(shown[0].predicted_ns)}{then and f', then {then}'} "
-            f"(estimated, of {self.considered} tiles and schedules{scaled}{margin})"
+            f"(estimated, of {self.considered} tiles and schedules{scaled}{margin}{tie})"
         )
 
 
@@ -158,20 +164,13 @@ def rank(
         if refused:
             raise refused[-1]
         raise UsageError(f"no schedule is left to choose from for {problem}; name one with --schedule")
-    found.sort(key=_time_to_beat)
-    tied = [one for one in found if _time_to_beat(one)[0] <= TIE * _time_to_beat(found[0])[0]]
-    best = max(tied, key=lambda one: _last_wave(one, problem, device.sms))  # of equals the first
-    found.remove(best)
-    return Ranking(problem, (best, *found), len(candidates))
-
-
-def _time_to_beat(one: Choice) -> tuple[float, int, str]:
-    return (one.predicted_ns * (CUT_MARGIN if one.is_cut else 1.0), *_order(one))
-
-
-def _last_wave(one: Choice, problem: Problem, sms: int) -> float:
-    """Wave efficiency of its tiles; 1 where those of the last wave are cut."""
-    return 1.0 if one.is_cut else wave_efficiency(one.tile.num_tiles(problem), sms)
+    found.sort(key=lambda one: (one.predicted_ns * (CUT_MARGIN if one.is_cut else 1.0), *_order(one)))
+    if not found[0].is_cut:
+        tied = [one for one in found if not one.is_cut and one.predicted_ns <= TIE * found[0].predicted_ns]
+        best = max(tied, key=lambda one: one.full)  # of equals the first
+        found.remove(best)
+        found.insert(0, best)
+    return Ranking(problem, tuple(found), len(candidates))
 
 
 def _promising(candidates: Sequence[Choice]) -> list[Choice]:
@@ -239,7 +238,8 @@ def _candidates(
         summed_ns *= stretch(costs, tiles * mean_k, summed_ns, device.sms)
         quick = ctas == 1 and variant.schedule not in SPLIT_SCHEDULES
         units = tiles * (variant.parts or 1) if variant.schedule == "splitk" else tiles
-        yield Choice(kernel, tile, variant, summed_ns, summed_ns, costs.exact, units / _QUICK if quick else units)
+        effort, full = units / _QUICK if quick else units, wave_efficiency(tiles, device.sms * ctas)
+        yield Choice(kernel, tile, variant, summed_ns, summed_ns, costs.exact, effort, full)
 
 
 def _schedules(

@@ -76,12 +76,12 @@ extern "C" __global__ void occupant(unsigned long long duration_ns, unsigned lon
 """
 
 
-@pytest.mark.parametrize(
-    "held", [0, 1, 24, 60]
-)  # of 132 SMs; tailsplit's CTAs that wait for one another are 66 at most
+@pytest.mark.parametrize("held", [0, 1, 24, 60])
 @pytest.mark.parametrize("text", ["streamk:132", "hybrid", "tailsplit", "tailsplit:2", "splitk:3"])
 @each_kernel
 def test_a_thousand_launches_end(device: Device, kernel: Kernel, text: str, held: int, tmp_path: Path) -> None:
+    if held > device.sms // 2:  # as many CTAs of tailsplit may wait for one another
+        pytest.skip(f"half of {device.name}'s {device.sms} SMs must be left")
     prepared = ready(device, kernel, 1 if text == "tailsplit:2" else 0, text)
     stream = open_stream(0, f"{text} beside {held} busy SMs")
     verify_integers(prepared, 3, stream)
