@@ -147,15 +147,19 @@ __device__ __forceinline__ unsigned int empty(unsigned int ring_at, int stage) {
     return ring_at + (TEAMS * STAGES + stage) * 8;
 }
 
-// A team learns from the copier where the unit of a round is in the ring, and its ticket.
+// A team learns from the copier where the unit of a round is in the ring, and its ticket.  One thread of each warp reads
+// for all of it: who arrives is who has read.
 __device__ __forceinline__ int take_turn(int round, Place& at) {
     const int turn = round % 2;
+    int ticket = 0, stage = 0;
     wait_for(shared_address(&ring.announced[turn]), round / 2 & 1);
-    const int ticket = *static_cast<volatile int*>(&ring.ticket[turn]);
-    at.stage = *static_cast<volatile int*>(&ring.stage[turn]);
-    __syncwarp();
-    if (threadIdx.x % 32 == 0) arrive(shared_address(&ring.taken[turn]));
-    return ticket;
+    if (threadIdx.x % 32 == 0) {
+        ticket = *static_cast<volatile int*>(&ring.ticket[turn]);
+        stage = *static_cast<volatile int*>(&ring.stage[turn]);
+        arrive(shared_address(&ring.taken[turn]));
+    }
+    at.stage = __shfl_sync(~0u, stage, 0);
+    return __shfl_sync(~0u, ticket, 0);
 }
 
 __device__ __forceinline__ void announce(int round, int ticket, const Place& at) {
