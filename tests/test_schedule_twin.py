@@ -86,9 +86,9 @@ def schedules(draw: st.DrawFn) -> Schedule:
     name, places = draw(st.sampled_from(SCHEDULES)), draw(st.integers(1, 40))
     problem, tile = draw(problems), draw(tiles)
     left = tile.num_tiles(problem) % places
-    most = {"splitk": 9, "streamk": places, "hybrid": 2, "tailsplit": min(places // left, 9) if left else 9}.get(name)
-    if name in ("splitk", "tailsplit") and most is not None:
-        most = min(most, tile.k_iters(problem))
+    k_iters = tile.k_iters(problem)
+    at_once = min(9, k_iters, places // left if left else k_iters)
+    most = {"splitk": min(9, k_iters), "streamk": places, "hybrid": 2, "tailsplit": at_once, "trim": k_iters}.get(name)
     raster = Raster(draw(rasters))
     if most is None and draw(st.booleans()):
         work, order = draw(works), draw(st.sampled_from(get_args(Order)))
@@ -127,16 +127,19 @@ def test_every_k_iter_once_and_one_owner_a_tile(schedule: Schedule) -> None:
     assert (rank[order] == np.arange(len(order)) - np.repeat(starts, sizes)).all()
     assert (first[order] == np.repeat(first[order][starts], sizes)).all()
     split = peers > 1
-    slots = (first + rank)[split & ((rank > 0) | (schedule.name == "tailsplit"))]
+    # common sums meet in a tile's first slot
+    slots = (first + rank)[split & ((rank > 0) | (schedule.name in ("tailsplit", "trim")))]
     assert len(np.unique(slots)) == len(slots)
     assert len(slots) == 0 or (slots.min() >= 0 and slots.max() < schedule.num_slots)
-    if schedule.dispatch == "static":
+    if schedule.name in ("streamk", "hybrid", "tailsplit"):
         assert schedule.num_slots <= schedule.num_ctas * max(
             1, -(-schedule.split_tiles * schedule.parts // schedule.num_ctas)
         )
+    if schedule.name == "trim":
+        assert schedule.num_slots in (0, schedule.num_ctas + schedule.split_tiles)
     # CTAs wait for CTAs of smaller index only, or, where all parts of a tile wait for each other, for those around them
     owner = np.repeat(schedule.cta[order][starts], sizes)
-    if schedule.name in ("splitk", "streamk", "hybrid"):
+    if schedule.name in ("splitk", "streamk", "hybrid", "trim"):
         assert (schedule.cta[order] <= owner).all()
     if schedule.name == "tailsplit" and schedule.split_tiles:
         reach = np.maximum.reduceat(schedule.cta[order], starts) - np.minimum.reduceat(schedule.cta[order], starts)

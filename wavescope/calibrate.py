@@ -35,6 +35,7 @@ from wavescope.launch_costs import (
 )
 from wavescope.least_squares import non_negative
 from wavescope.problem import Dtype, Tile
+from wavescope.schedule import STATIC_SCHEDULES
 from wavescope.sm_profiles import sm_profiles
 from wavescope.trace import Kind, Launch, Trace
 
@@ -66,7 +67,6 @@ HOLDABLE = (
 _ENOUGH_IDLE = 0.25  # share of SMs without a unit from which on the clock without any is extrapolated
 _ENOUGH_SMS = 5  # equal SMs from which a spread is taken
 _LISTED = 6  # numbers of k_iters
-_STATIC = ("persistent", "streamk", "hybrid", "tailsplit")  # CTAs that take their units without asking
 
 
 def fit_all(traces: Sequence[Trace]) -> tuple[Calibration, ...]:
@@ -225,7 +225,7 @@ def _latencies(recorded: Sequence[RecordedLaunch], held: Mapping[str, float]) ->
         "epilogue_cycles": [epilogue_cycles(one) for one in recorded],
         "prologue_cycles": [prologue_and_exit_cycles(one)[0] for one in recorded],
         "exit_cycles": [prologue_and_exit_cycles(one)[1] for one in recorded],
-        "gap_cycles": [gap_cycles(one) for one in recorded if one.launch.schedule in _STATIC],
+        "gap_cycles": [gap_cycles(one) for one in recorded if one.launch.schedule in STATIC_SCHEDULES],
         "queue_gap_cycles": [gap_cycles(one) for one in recorded if one.launch.schedule == "dynamic"],
         "turnaround_cycles": [turnaround_cycles(one) for one in recorded],
     }

@@ -19,7 +19,7 @@ from wavescope.raster import DEFAULT_RASTER, IntArray, Raster, in_raster, tile_a
 from wavescope.trace import Order
 from wavescope.work import Work
 
-ScheduleName = Literal["fixed", "persistent", "dynamic", "splitk", "streamk", "hybrid", "tailsplit"]
+ScheduleName = Literal["fixed", "persistent", "dynamic", "splitk", "streamk", "hybrid", "tailsplit", "trim"]
 Dispatch = Literal["hardware", "static", "queue"]
 
 SCHEDULES: tuple[ScheduleName, ...] = get_args(ScheduleName)
@@ -29,7 +29,10 @@ SPLIT_SCHEDULES: dict[str, str] = {
     "streamk": "CTAs that share all k_iters",
     "hybrid": "tiles of Stream-K a CTA at most (1 or 2)",
     "tailsplit": "parts of each tile of the last wave",
+    "trim": "k_iters that tiles of the last wave keep",
 }
+# Those that fix before the launch which CTA runs which unit.  All others hand a unit to the first free place, in index order.
+STATIC_SCHEDULES = frozenset(SCHEDULES) - {"fixed", "dynamic", "splitk"}
 # Unit arrays take 20 bytes a unit: above this, say so instead of filling the memory.
 MAX_LISTED_UNITS = 20_000_000
 
@@ -38,8 +41,8 @@ MAX_LISTED_UNITS = 20_000_000
 class Schedule:
     """Units in the order of their ids, and who runs them.
 
-    Arrays have one element a unit: `unit` (its id, ascending; under streamk and hybrid not
-    all numbers are used), `cta` (-1 where a counter decides at run time), `tile_m`,
+    Arrays have one element a unit: `unit` (its id, ascending; under streamk, hybrid and trim
+    not all numbers are used), `cta` (-1 where a counter decides at run time), `tile_m`,
     `tile_n`, and the half-open range [`k_begin`, `k_end`) in k_iters.  A CTA runs its
     units in the order of their ids.  `dispatch` says who hands units out: the hardware's
     block scheduler (one CTA a unit), the schedule itself, or a queue.
@@ -86,7 +89,7 @@ class Schedule:
     @property
     def unit_ids(self) -> int:
         """One more than the largest id a unit may have."""
-        if self.name in ("streamk", "hybrid") and self.split_tiles:
+        if self.name in ("streamk", "hybrid", "trim") and self.split_tiles:
             return self.tile.num_tiles(self.problem) + self.num_ctas
         return self.num_units
 
@@ -162,6 +165,12 @@ class Schedule:
         whole = self.tile.num_tiles(self.problem) - self.split_tiles
         if self.name == "hybrid":
             return f"hybrid: {self.split_tiles} tiles shared by {self.num_ctas} CTAs, then {whole} whole tiles"
+        if self.name == "trim":
+            k_iters, takers = self.tile.k_iters(self.problem), self.num_ctas - self.split_tiles
+            return (
+                f"trim: {whole} whole tiles, then {self.split_tiles} tiles of {self.parts} k_iters, "
+                f"whose other {k_iters - self.parts} {takers} CTAs share"
+            )
         who = f", {self.reducers} spare CTAs add the parts" if self.reducers else ""
         return f"tailsplit: {self.split_tiles} tiles cut into {self.parts}, then {whole} whole tiles{who}"
 
@@ -215,6 +224,10 @@ def decompose(
         parts = min(parts or (model.best_tail_parts(left, k_iters, places, tiles - left) if left else 1), k_iters)
         cut = cuts.tailsplit(tiles, k_iters, left if parts > 1 else 0, parts, places)
         reducers = model.tail_reducers(left, k_iters, parts, places, tiles - left) if left else 0
+    elif name == "trim":
+        left = tiles % places
+        parts = parts or (model.best_kept(left, k_iters, places) if left else k_iters)
+        cut = cuts.trim(tiles, k_iters, left if parts < k_iters else 0, parts, places)
     else:
         sizes = np.full(tiles, k_iters) if work is None else in_raster(work.k_iters_of(problem, tile), raster)
         num_ctas = -(-tiles // cluster) * cluster  # whole clusters
@@ -230,7 +243,7 @@ def decompose(
         tile=tile,
         raster=raster,
         num_ctas=cut.num_ctas,
-        dispatch="hardware" if name in ("fixed", "splitk") else "queue" if name == "dynamic" else "static",
+        dispatch="static" if name in STATIC_SCHEDULES else "queue" if name == "dynamic" else "hardware",
         parts=parts,
         split_tiles=cut.split_tiles,
         reducers=reducers,
@@ -282,10 +295,11 @@ def check_parts(name: str, parts: int, tiles: int, k_iters: int, places: int) ->
         raise UsageError(f"schedule {name} takes no number; {name}:{parts} should be {name}")
     left = tiles % places
     parts_at_once = min(MAX_TAIL_PARTS, k_iters, places // left) if left else MAX_TAIL_PARTS
-    most = {"splitk": k_iters, "streamk": places, "hybrid": 2, "tailsplit": parts_at_once}[name]
+    most = {"splitk": k_iters, "streamk": places, "hybrid": 2, "tailsplit": parts_at_once, "trim": k_iters}[name]
     if not 1 <= parts <= most:
         why = {
             "splitk": f"k has {k_iters} k_iters",
+            "trim": f"k has {k_iters} k_iters",
             "streamk": f"the device has places for {places} CTAs",
             "tailsplit": f"{left} tiles are left over, and all their parts must find one of {places} places",
         }.get(name)

@@ -8,14 +8,11 @@ import math
 import numpy as np
 from numpy.typing import NDArray
 
+from wavescope.schedule import STATIC_SCHEDULES
 from wavescope.states import dense_index
 from wavescope.trace import Launch
 from wavescope.units import Units
 from wavescope.wave_report import CostModel, Quantity, TailSplit
-
-# Schedules that fix before the launch which CTA runs which unit.  All others (and kernels
-# whose schedule is unknown) hand a unit to the first free place, in index order.
-STATIC_SCHEDULES = frozenset({"persistent", "streamk", "hybrid", "tailsplit"})
 
 FloatArray = NDArray[np.float64]
 
