@@ -100,7 +100,7 @@ def trim(tiles: int, k_iters: int, split_tiles: int, kept: int, places: int) -> 
     """Whole tiles in turn, then the first `split_tiles` tiles, of which a CTA each does the first `kept` k_iters.
 
     The other CTAs, or as many of them as there are k_iters, share evenly what is trimmed off.
-    All do the same number of whole tiles before.  A tile has a slot for its owner and for each of those, so that no two tiles share one.
+    All do the same number of whole tiles before.  A tile's first slot is its own, for a common sum; the others are those of partial sums.
     """
     if not split_tiles:
         return whole(np.full(tiles, k_iters), min(places, tiles), is_queue=False)
@@ -116,13 +116,13 @@ def trim(tiles: int, k_iters: int, split_tiles: int, kept: int, places: int) -> 
     return Cut(
         num_ctas,
         split_tiles,
-        num_ctas + split_tiles,
+        split_tiles + takers,
         np.concatenate([first_units, len(first_units) + owned, tiles + tile + taker]),
         np.concatenate([first_units % num_ctas, num_ctas - split_tiles + owned, taker]),
         np.concatenate([split_tiles + first_units, of_tile]),
         np.concatenate([nothing, 0 * owned, kept + cuts - tile * trimmed]),
         np.concatenate([nothing + k_iters, 0 * owned + kept, kept + np.append(cuts, total)[1:] - tile * trimmed]),
-        np.concatenate([nothing, (2 * owned + first)[of_tile]]),
+        np.concatenate([nothing, (owned + first)[of_tile]]),
         np.concatenate([nothing, 0 * owned, taker - first[tile] + 1]),
         np.concatenate([nothing + 1, peers[of_tile]]),
     )

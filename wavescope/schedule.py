@@ -168,8 +168,8 @@ class Schedule:
         if self.name == "trim":
             k_iters, takers = self.tile.k_iters(self.problem), self.num_ctas - self.split_tiles
             return (
-                f"trim: {whole} whole tiles, then {self.split_tiles} tiles of {self.parts} k_iters, "
-                f"whose other {k_iters - self.parts} {takers} CTAs share"
+                f"trim: {self.split_tiles} tiles of {self.parts} k_iters each, their other {k_iters - self.parts} "
+                f"shared by {takers} CTAs, after {whole} whole tiles"
             )
         who = f", {self.reducers} spare CTAs add the parts" if self.reducers else ""
         return f"tailsplit: {self.split_tiles} tiles cut into {self.parts}, then {whole} whole tiles{who}"

@@ -161,7 +161,7 @@ WS_HOST_DEVICE Sharing sharing_of(int schedule, const Plan& plan, int cta, const
     const int total = plan.split_tiles * length, tile_begin = unit.tile * length;
     const int first = share_of(total, shares, tile_begin);
     const int last = share_of(total, shares, tile_begin + length - 1);
-    if (trims) return Sharing{2 * unit.tile + first, unit.k_begin > 0 ? cta - first + 1 : 0, last - first + 2};
+    if (trims) return Sharing{unit.tile + first, unit.k_begin > 0 ? cta - first + 1 : 0, last - first + 2};
     return Sharing{first, plan.num_ctas - 1 - cta - first, last - first + 1};
 }
 
