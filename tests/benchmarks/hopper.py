@@ -67,11 +67,15 @@ CUT = {
     "tailsplit": ((64, 128), (128, 128), (128, 192), (128, 256), (256, 128)),
     "splitk": ((64, 128), (128, 128), (128, 192), (128, 256), (256, 128)),
     "hybrid": ((128, 256),),
+    "trim": ((128, 192), (128, 256), (256, 128)),
 }
 KERNELS = (GEMM_SM90, GEMM_SM90_PINGPONG)
 ROUNDS, QUICK_ROUNDS, FINALISTS = 6, 1, 4
 SUSTAINED_S = 0.08
-SCHEDULES = ((2304, 2304, 4096), (1408, 1408, 4096), (896, 4864, 8192), (2048, 4352, 4096), (3072, 3072, 3072))
+SCHEDULES = (
+    (2304, 2304, 4096), (1408, 1408, 4096), (896, 4864, 8192), (2048, 4352, 4096), (3072, 3072, 3072),
+    (1152, 2560, 8192),
+)  # fmt: skip
 PROBED = ((4096, 4096, 4096), (2304, 2304, 4096), (4096, 4096, 1024))
 PROBE_ROUNDS = 60  # each gives a pair of graphs, forwards and backwards
 WORST = 5
@@ -253,7 +257,7 @@ def compile_all(device: Device) -> None:
 def schedules(problem: Problem, device: Device) -> list[dict[str, Any]]:
     """s and g of the schedules that split, 128x256 tiles, in SM cycles and in time, cool."""
     race, tile = Race(problem, device), Tile(128, 256, 64)
-    names = ("fixed", "persistent", "streamk", "hybrid", "tailsplit")
+    names = ("fixed", "persistent", "streamk", "hybrid", "tailsplit", "trim")
     entrants = [race.verified(race.ready(GEMM_SM90.name, tile, Variant.parse(name))) for name in names]
     found = measure_regime(entrants, "cool", ROUNDS, 0.3, race.stream, lambda text: None)
     ideal = 1 / wave_efficiency(tile.num_tiles(problem), device.sms)

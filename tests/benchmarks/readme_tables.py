@@ -332,7 +332,7 @@ def _schedules(found: dict[str, Any]) -> str:
                 f"{cool['i']:.2f}",
                 whole,
                 f"{other['time_ns']['median'] / 1e3:.1f}",
-                split if one["parts"] > 1 else f"{split} (splits none)",
+                f"{split} (splits none)" if "no tile is split" in one["ran"] else split,
                 f"{one['time_ns']['median'] / 1e3:.1f}",
                 f"{cool['s_cycles']:.3f}",
                 f"{cool['g_cycles']:.2f}",

@@ -37,13 +37,14 @@ SHAPES = (
     (3072, 3072, 3072),
     (1408, 1408, 4096),
     (640, 5120, 5120),
+    (1152, 2560, 8192),
     (1920, 1920, 8192),
     (1024, 1024, 1024),
     (512, 512, 8192),
     (256, 256, 16384),
     (128, 128, 32768),
 )
-SCHEDULES = ("fixed", "persistent", "splitk", "streamk", "hybrid", "tailsplit")
+SCHEDULES = ("fixed", "persistent", "splitk", "streamk", "hybrid", "tailsplit", "trim")
 WHOLE = ("fixed", "persistent")
 ROUNDS = 11
 BLOCK_S = 0.15
