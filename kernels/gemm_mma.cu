@@ -196,7 +196,9 @@ __device__ __forceinline__ void turn(float (&acc)[FRAGMENTS_M][FRAGMENTS_N][4], 
 
 __device__ __forceinline__ void main_loop(float (&acc)[FRAGMENTS_M][FRAGMENTS_N][4], const Operands& o,
                                           const Unit& unit, unsigned int shared) {
-    const int lane = threadIdx.x % 32, warp = threadIdx.x / 32;
+    // Worked out for each unit: kept for the next one, it would take registers that adding partial sums needs.
+    const unsigned int thread = splits_tiles(SCHEDULE) ? opaque(threadIdx.x) : threadIdx.x;
+    const int lane = thread % 32, warp = thread / 32;
     const int warp_m = warp / WARPS_N * WARP_M, warp_n = warp % WARPS_N * WARP_N;
     Pipeline p;
     p.first = p.reading = shared;

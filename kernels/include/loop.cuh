@@ -173,8 +173,7 @@ __device__ __forceinline__ bool meet(const Sums& sums, float (&acc)[FLOATS], con
 template <int SCHEDULE_ID, int READS, typename Sums, typename StorePiece>
 __device__ __forceinline__ void reduce(const Sums& sums, const Plan& plan, int reducer, Record* records,
                                        StorePiece store_piece) {
-    Unit first, unit;
-    next_unit(SCHEDULE_ID, plan, blockIdx.x, 0, 0, &first);
+    Unit first{first_whole_index(plan, blockIdx.x), 0, 0, 0, 0, 0}, unit;
     begin_span<SCHEDULE_ID>(records, first, PART_WAIT);
     begin_span<SCHEDULE_ID>(records, first, PART_FIXUP);  // stands where the recorder's warp has nothing to add
     const Unit nobodys{first.index, ~0, ~0, ~0, ~0, ~0};
@@ -326,6 +325,7 @@ __device__ __forceinline__ void run_units(Grid grid_of, int parts, int split_til
         } else {
             finish(unit, Sharing{0, 0, 1}, stalls);
         }
+        if constexpr (SCHEDULE_ID == SPLITK) break;  // a CTA has one unit
     }
     if constexpr (is_cooperative(SCHEDULE_ID)) {
         const Plan plan = plan_of();

@@ -165,6 +165,9 @@ WS_HOST_DEVICE Sharing sharing_of(int schedule, const Plan& plan, int cta, const
     return Sharing{first, plan.num_ctas - 1 - cta - first, last - first + 1};
 }
 
+// TAILSPLIT: the index of the unit with which a CTA without a part begins, a whole tile.
+WS_HOST_DEVICE int first_whole_index(const Plan& plan, int cta) { return plan.split_tiles * plan.parts + cta; }
+
 // The one verb of the kernels' loop: the round-th unit of a CTA, false when it has no
 // further one.  `ticket` is what the shared counter gave it, and counts only under DYNAMIC.
 WS_HOST_DEVICE bool next_unit(int schedule, const Plan& plan, int cta, int round, int ticket, Unit* unit) {
