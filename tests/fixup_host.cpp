@@ -4,6 +4,7 @@
 // Answers "ok" and a digest of all C, or what went wrong, and then ends.
 #include "fixup_host.h"
 
+#include <algorithm>
 #include <cstdio>
 #include <map>
 #include <string>
@@ -60,20 +61,23 @@ int tile_of(const Unit& unit) {
     return unit.tile_m * grid.tiles_n + unit.tile_n;
 }
 
-// What the tile must hold: its products added in the order of k.  Empty where they do not cover k once.
+// What the tile must hold: its products added in the order of k, or from the last to the first where tiles are walked
+// that way.  Empty where they do not cover k once.
 std::vector<float> sum_of(int tile) {
-    std::vector<float> sums;
+    std::vector<const Product*> products;
     int k_iter = 0;
     for (auto at = run.products.lower_bound({tile, 0}); at != run.products.end() && at->first.first == tile; ++at) {
         const Product& product = at->second;
         if (at->first.second != k_iter || product.threads != THREADS) return {};
         k_iter = product.k_end;
-        if (sums.empty())
-            sums = product.sums;
-        else
-            for (size_t i = 0; i < sums.size(); ++i) sums[i] += product.sums[i];
+        products.push_back(&product);
     }
-    return k_iter == run.k_iters[tile] ? sums : std::vector<float>{};
+    if (k_iter != run.k_iters[tile]) return {};
+    if (run.its.schedule == STREAMK || run.its.schedule == HYBRID) std::reverse(products.begin(), products.end());
+    std::vector<float> sums = products[0]->sums;
+    for (size_t next = 1; next < products.size(); ++next)
+        for (size_t i = 0; i < sums.size(); ++i) sums[i] += products[next]->sums[i];
+    return sums;
 }
 
 // What is wrong after a launch.

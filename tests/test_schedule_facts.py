@@ -89,9 +89,23 @@ def test_stream_k_shares_288_iterations_72_each() -> None:
 def test_stream_k_begins_at_0_32_64_96() -> None:
     schedule = decompose("streamk", MEDIUM, PAPERS_TILE, 4, parts=4)
     assert by_cta(schedule) == [168, 168, 168, 168]
-    # shares are dealt from the last CTA to the first
-    starts = [int(schedule.k_begin[schedule.cta == cta][0]) * PAPERS_TILE.k for cta in (3, 2, 1, 0)]
+    # shares are dealt from the last CTA to the first, and tiles walked from k = 128 to 0
+    starts = [128 - int(schedule.k_end[schedule.cta == cta][0]) * PAPERS_TILE.k for cta in (3, 2, 1, 0)]
     assert starts == [0, 32, 64, 96]
+
+
+def test_stream_k_goes_through_k_together() -> None:
+    # 162 tiles of 64 k_iters for 132 CTAs, 78 or 79 each: what a CTA does first begins at k 0, and what it does
+    # last, after a whole tile or not, is then 14 or 15 k_iters behind
+    schedule = decompose("streamk", Problem(2304, 2304, 4096), Tile(128, 256, 64), H200_SMS, parts=H200_SMS)
+    firsts = [np.flatnonzero(schedule.cta == cta)[0] for cta in range(H200_SMS)]
+    assert np.count_nonzero(schedule.k_begin[firsts]) == 0
+    lag = []
+    for cta in range(H200_SMS):
+        mine = np.flatnonzero(schedule.cta == cta)
+        begun = np.append(0, np.cumsum(schedule.k_iters[mine])[:-1])
+        lag += (begun - schedule.k_begin[mine])[schedule.peers[mine] > 1].tolist()
+    assert sorted(set(lag)) == [0, 14, 15]
 
 
 @pytest.mark.parametrize(("parts", "whole", "iters"), [(1, 20, 8), (2, 16, 40)])

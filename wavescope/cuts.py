@@ -43,7 +43,11 @@ def splitk(tiles: int, k_iters: int, splits: int) -> Cut:
 
 
 def stream(tiles: int, k_iters: int, split_tiles: int, num_ctas: int) -> Cut:
-    """The first `split_tiles` tiles shared evenly by all CTAs, then whole tiles in turn."""
+    """The first `split_tiles` tiles shared evenly by all CTAs, then whole tiles in turn.
+
+    Each tile is walked from its last k_iter to the first: a CTA begins with the first k_iters of a tile,
+    as its neighbours do, and ends with the last ones of another, which it stores.
+    """
     total, whole = split_tiles * k_iters, np.arange(tiles - split_tiles)
     share = np.arange(num_ctas if split_tiles else 0)
     cuts = np.union1d(share_begin(total, num_ctas, share), np.arange(split_tiles) * k_iters)
@@ -59,8 +63,8 @@ def stream(tiles: int, k_iters: int, split_tiles: int, num_ctas: int) -> Cut:
         np.concatenate([tile + owner, ids + whole]),
         np.concatenate([num_ctas - 1 - owner, whole % num_ctas]),  # who waits comes after those it waits for
         np.concatenate([tile, split_tiles + whole]),
-        np.concatenate([cuts - tile * k_iters, nothing]),
-        np.concatenate([end - tile * k_iters, nothing + k_iters]),
+        np.concatenate([(tile + 1) * k_iters - end, nothing]),
+        np.concatenate([(tile + 1) * k_iters - cuts, nothing + k_iters]),
         np.concatenate([first, nothing]),
         np.concatenate([owner - first, nothing]),
         np.concatenate([last - first + 1, nothing + 1]),

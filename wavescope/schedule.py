@@ -49,7 +49,7 @@ class Schedule:
 
     Where a tile is split, `peers` units share it: their partial sums have the slots
     `first_slot` to `first_slot + peers - 1` of the workspace, and `rank` says which is the
-    unit's own; the unit of rank 0 begins at k 0.  `parts` is the number behind the
+    unit's own; the unit of rank 0 begins at k 0, or ends with the last k_iter under streamk and hybrid.  `parts` is the number behind the
     schedule's name (SPLIT_SCHEDULES), `split_tiles` how many tiles may be cut.  Under
     tailsplit the last `reducers` CTAs, which have no part, add all partial sums when they
     have done their whole tiles; 0: those who have the parts add a share each.

@@ -46,10 +46,11 @@ def sm_profiles(one: RecordedLaunch) -> tuple[SmProfile, ...]:
     """
     unit_end = _unit_end_clock(one)
     groups = defaultdict(list)
+    stored = np.isin(one.units.unit, one.spans.unit[one.spans.kind == Kind.EPILOGUE])
     for sm in np.unique(one.ctas.sm).tolist():
         units = _by_age(one, sm)
         work = tuple(tuple(one.inner_k_iters[mine].tolist()) for mine in units)
-        stores = tuple(tuple((one.units.k_begin[mine] == 0).tolist()) for mine in units)
+        stores = tuple(tuple(stored[mine].tolist()) for mine in units)
         all_units = np.concatenate(units)
         order = all_units[np.argsort(one.units.end_clock[all_units], kind="stable")]
         origin = one.ctas.begin_clock[one.ctas.sm == sm].min()

@@ -30,6 +30,8 @@ class Units:
     for operands, and in which the warp that copies them waited for room in the ring; None
     where the launch did not measure them (trace.STALL_KERNELS do).
 
+    `stores_tile` is True for units that store their tile; for all, where CTAs stand for units.
+
     Where a launch recorded nothing but CTAs, each CTA is a unit, `of_ctas` is True, and
     its tile and k-range are NULL.
     """
@@ -47,6 +49,7 @@ class Units:
     cycles: IntColumn | None
     lanes: int
     of_ctas: bool
+    stores_tile: NDArray[np.bool_]
     operand_stall: IntColumn | None = None
     room_stall: IntColumn | None = None
 
@@ -63,11 +66,6 @@ class Units:
     def k_iters(self) -> IntColumn:
         """k_iters of each unit; 1 where a CTA stands for a unit, its work being unknown."""
         return np.ones(len(self), np.int64) if self.of_ctas else self.k_end - self.k_begin
-
-    @property
-    def stores_tile(self) -> NDArray[np.bool_]:
-        """True where the unit did its tile's first k_iter, and so stores it; a CTA (k_begin NULL) counts as one."""
-        return self.k_begin <= 0
 
 
 class Extents(NamedTuple):
@@ -109,6 +107,7 @@ def _units_of_ctas(ctas: Spans) -> Units:
         cycles=ctas.end_clock - ctas.begin_clock if has_clocks(ctas) else None,
         lanes=1,
         of_ctas=True,
+        stores_tile=np.ones(len(ctas), np.bool_),
     )
 
 
@@ -144,9 +143,18 @@ def _units_of_spans(inner: Spans, ctas: Spans) -> Units:
         cycles=cycles,
         lanes=lanes,
         of_ctas=False,
+        stores_tile=_stores(spans, index, count),
         operand_stall=_of_units(spans.operand_stall, index, count) if has_stalls else None,
         room_stall=_of_units(spans.room_stall, index, count) if has_stalls else None,
     )
+
+
+def _stores(spans: Spans, index: IntColumn, count: int) -> NDArray[np.bool_]:
+    """True for units with an epilogue; for those with a tile's first k_iter where the launch recorded no epilogue."""
+    wanted = spans.kind == Kind.EPILOGUE
+    if not wanted.any():
+        wanted = spans.k_begin <= 0
+    return np.bincount(index[wanted], minlength=count) > 0
 
 
 def _of_units(stall: IntColumn, index: IntColumn, count: int) -> IntColumn:

@@ -115,14 +115,16 @@ WS_HOST_DEVICE bool piece_of_share(int tiles, int length, int shares, int share,
 }
 
 // STREAMK, HYBRID: a CTA's round-th piece of the cut tiles.  Shares are dealt from the last CTA to the first, and a CTA
-// ends with the tile that others finish for it: it waits for CTAs of smaller index only.
+// ends with the tile that others have begun for it: it waits for CTAs of smaller index only.  Tiles are walked from their
+// last k_iter to the first, so that all CTAs begin at k 0, or where their share of a tile begins: side by side they then
+// go through k together, and share their reads.
 WS_HOST_DEVICE bool shared_piece(const Plan& plan, int cta, int round, int* pieces, Unit* unit) {
     const int share = plan.num_ctas - 1 - cta;
     int tile, k_begin, k_end;
     if (!piece_of_share(plan.split_tiles, plan.grid.k_iters, plan.num_ctas, share, round, pieces, &tile, &k_begin, &k_end))
         return false;
     *unit = whole_tile(plan.grid, tile, tile + share);
-    unit->k_begin = k_begin, unit->k_end = k_end;
+    unit->k_begin = plan.grid.k_iters - k_end, unit->k_end = plan.grid.k_iters - k_begin;
     return true;
 }
 

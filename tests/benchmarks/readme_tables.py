@@ -326,6 +326,9 @@ def _schedules(found: dict[str, Any]) -> str:
         one, other = mine[split, "cool"], mine[whole, "cool"]
         library = mine["cublas", "cool"]["time_ns"]["median"] / mine[by_time[0], "cool"]["time_ns"]["median"]
         cool = gain["cool"]
+        of_each = {one["schedule"]: one["g_cycles"] for one in found["gains"] if (one["problem"], one["regime"]) == (problem, "cool")}
+        tiles = [row for row in found["other_tiles"] if row["problem"] == problem and row["regime"] == "cool"]
+        tile = min(tiles, key=lambda row: row["time_ns"]["median"])
         table.append(
             (
                 problem.removesuffix(" bf16"),
@@ -336,14 +339,17 @@ def _schedules(found: dict[str, Any]) -> str:
                 f"{one['time_ns']['median'] / 1e3:.1f}",
                 f"{cool['s_cycles']:.3f}",
                 f"{cool['g_cycles']:.2f}",
+                ", ".join(f"{of_each[name]:.2f}" for name in ("streamk", "hybrid", "tailsplit", "trim")),
                 f"{other['mhz']:.0f}, {one['mhz']:.0f}",
                 f"{cool['s_time']:.3f}",
                 f"{gain['sustained']['s_time']:.3f}",
                 f"{library:.3f}",
+                f"{tile['tile']} {tile['time_ns']['median'] / 1e3:.1f}",
             )
         )
-    titles = ("problem", "i", "best whole", "us", "best split", "us", "s, SM cycles", "g", "MHz of both",
-              "s, time", "s, time at the cap", "cuBLAS / best")  # fmt: skip
+    titles = ("problem", "i", "best whole", "us", "best split", "us", "s, SM cycles", "g", "g of streamk, hybrid, tailsplit, trim",
+              "MHz of both",
+              "s, time", "s, time at the cap", "cuBLAS / best", "best other tile, fixed, us")  # fmt: skip
     return (
         f"**Which schedule wins**, {found['kernel']}, bf16, 128x256x64, {found['date']} (`schedules.py`). i = 1 / wave efficiency; s = best "
         "whole / best split; g = (s - 1) / (i - 1) of the SM cycles. Cool, but for the column at the power cap.\n\n"
