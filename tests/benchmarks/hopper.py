@@ -74,7 +74,7 @@ ROUNDS, QUICK_ROUNDS, FINALISTS = 6, 1, 4
 SUSTAINED_S = 0.08
 SCHEDULES = (
     (2304, 2304, 4096), (1408, 1408, 4096), (896, 4864, 8192), (2048, 4352, 4096), (3072, 3072, 3072),
-    (1152, 2560, 8192),
+    (1152, 2560, 8192), (640, 5120, 5120),
 )  # fmt: skip
 PROBED = ((4096, 4096, 4096), (2304, 2304, 4096), (4096, 4096, 1024))
 PROBE_ROUNDS = 60  # each gives a pair of graphs, forwards and backwards

@@ -161,7 +161,7 @@ def _reads(rows: Sequence[dict[str, Any]]) -> str:
     ]
     return (
         f"**What SMs read** at {rows[0]['problem'].removesuffix(' bf16')}, 128x256 tiles, one launch each under ncu: "
-        "CTAs that walk k together share their reads, those of Stream-K at different k do not.\n\n"
+        "CTAs that go through k together share their reads; under streamk and tailsplit they do so in groups.\n\n"
         + _table(("schedule", "M sectors to SMs", "M sectors from the L2", "ratio", "MB from DRAM"), told)
     )
 
