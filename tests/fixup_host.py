@@ -60,7 +60,7 @@ def draw(rng: Random, names: tuple[ScheduleName, ...]) -> Case:
     """A random case of one of the schedules."""
     while True:
         name, places = rng.choice(names), rng.randint(1, 12)
-        most = {"splitk": 6, "streamk": places, "hybrid": 2, "tailsplit": min(places, 8), "trim": 13}.get(name)
+        most = {"splitk": 6, "streamk": places, "hybrid": 2, "tailsplit": min(places, 8)}.get(name)
         parts = None if most is None or rng.random() < 0.2 else rng.randint(1, most)
         tiles = (rng.randint(1, 4), rng.randint(1, 4))
         try:

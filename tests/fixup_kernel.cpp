@@ -47,7 +47,6 @@ void (*host_run::kernel_of(int schedule))(void*) {
         case STREAMK: return kernel<STREAMK>;
         case HYBRID: return kernel<HYBRID>;
         case TAILSPLIT: return kernel<TAILSPLIT>;
-        case TRIM: return kernel<TRIM>;
 #endif
     }
     return nullptr;

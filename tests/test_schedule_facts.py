@@ -202,54 +202,6 @@ def test_spare_ctas_are_the_last_and_have_no_part() -> None:
     assert (by_shares.reducers, by_shares.adds_by) == (0, "share_cycles")
 
 
-def test_trim_of_100_tiles() -> None:
-    # a CTA each does 65 of 80 k_iters; 32 CTAs share the other 1500: 28 of them take 47, four 46
-    schedule = decompose("trim", Problem(640, 5120, 5120), Tile(128, 256, 64), H200_SMS, parts=65)
-    assert (schedule.num_ctas, schedule.split_tiles, schedule.num_slots) == (132, 100, 132)
-    assert sorted(by_cta(schedule)) == [46] * 4 + [47] * 28 + [65] * 100
-    owners = schedule.k_begin == 0
-    assert set(schedule.k_end[owners].tolist()) == {65}
-    assert schedule.k_begin[~owners].min() == 65
-    # 31 cuts between the shares, one of them (15 x 47) between two tiles: 30 tiles have a second CTA to wait for
-    assert np.bincount(schedule.peers[owners]).tolist() == [0, 0, 70, 30]
-    assert schedule.in_words == (
-        "trim: 100 tiles of 65 k_iters each, their other 15 shared by 32 CTAs, after 0 whole tiles"
-    )
-
-
-def test_trim_comes_after_the_whole_tiles() -> None:
-    schedule = decompose("trim", Problem(2304, 2304, 4096), Tile(128, 256, 64), H200_SMS, parts=40)
-    assert (schedule.k_iters[:132] == 64).all()
-    assert schedule.cta[:132].tolist() == list(range(132))
-    assert schedule.cta[132:162].tolist() == list(range(102, 132))
-    # six k_iters for 102 CTAs: 96 of these have nothing but their whole tile
-    few = decompose("trim", Problem(128 * 19, 256 * 7, 64 * 3), Tile(128, 256, 64), H200_SMS, parts=2)
-    assert (few.split_tiles, len(few.cta), few.num_slots) == (1, 132 + 2, 2)
-
-
-# As many k_iters as a CTA has, 4 for each partial sum that it leaves, 3 for each that it adds, and 2.
-TRIMS = GridModel(a=2, b=4, c=1, d=3)
-
-
-@pytest.mark.parametrize(
-    ("kept", "time"),
-    [
-        (80, 82),  # nothing is trimmed
-        (72, 80),  # 25 in four pieces are 41; the owner adds two sums
-        (66, 74),  # 44 in four pieces: 60
-        (65, 75),  # 47 in five pieces: 67
-        (60, 91),  # 63 in five pieces: 83
-    ],
-)
-def test_time_of_100_trimmed_tiles(kept: int, time: float) -> None:
-    assert TRIMS.kept_time(100, 80, kept, H200_SMS) == time
-
-
-def test_as_much_is_kept_as_is_fastest() -> None:
-    assert TRIMS.best_kept(100, 80, H200_SMS) == 66
-    assert GridModel(a=2, b=20, c=1, d=20).best_kept(100, 80, H200_SMS) == 80  # it does not pay
-
-
 def test_names_say_when_nothing_is_split() -> None:
     whole = Problem(128 * 11, 256 * 12, 4096)  # 132 tiles
     for name in ("hybrid", "tailsplit"):

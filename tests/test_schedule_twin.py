@@ -88,7 +88,7 @@ def schedules(draw: st.DrawFn) -> Schedule:
     left = tile.num_tiles(problem) % places
     k_iters = tile.k_iters(problem)
     at_once = min(9, k_iters, places // left if left else k_iters)
-    most = {"splitk": min(9, k_iters), "streamk": places, "hybrid": 2, "tailsplit": at_once, "trim": k_iters}.get(name)
+    most = {"splitk": min(9, k_iters), "streamk": places, "hybrid": 2, "tailsplit": at_once}.get(name)
     raster = Raster(draw(rasters))
     if most is None and draw(st.booleans()):
         work, order = draw(works), draw(st.sampled_from(get_args(Order)))
@@ -135,15 +135,13 @@ def test_every_k_iter_once_and_one_owner_a_tile(schedule: Schedule) -> None:
     assert len(slots) == 0 or (slots.min() >= 0 and slots.max() < schedule.num_slots)
     common = first[split & (rank == 0)]  # where a tile's sums meet that come in any order
     assert len(np.unique(common)) == len(common)
-    if schedule.dispatch == "static" and schedule.name != "trim":
+    if schedule.dispatch == "static":
         assert schedule.num_slots <= schedule.num_ctas * max(
             1, -(-schedule.split_tiles * schedule.parts // schedule.num_ctas)
         )
-    if schedule.name == "trim":
-        assert schedule.num_slots <= schedule.num_ctas
     # CTAs wait for CTAs of smaller index only, or, where all parts of a tile wait for each other, for those around them
     owner = np.repeat(schedule.cta[order][starts], sizes)
-    if schedule.name in ("splitk", "streamk", "hybrid", "trim"):
+    if schedule.name in ("splitk", "streamk", "hybrid"):
         assert (schedule.cta[order] <= owner).all()
     if schedule.name == "tailsplit" and schedule.split_tiles:
         reach = np.maximum.reduceat(schedule.cta[order], starts) - np.minimum.reduceat(schedule.cta[order], starts)

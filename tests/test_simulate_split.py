@@ -356,7 +356,7 @@ def test_notes_say_what_is_not_known() -> None:
     n=st.integers(1, 6),
     k=st.integers(1, 40),
     cut=st.sampled_from([0, 24]),
-    text=st.sampled_from(["splitk", "streamk", "hybrid", "tailsplit", "trim"]),
+    text=st.sampled_from(["splitk", "streamk", "hybrid", "tailsplit"]),
     parts=st.one_of(st.none(), st.integers(1, 9)),
     atomic=st.booleans(),
     sms=st.integers(1, 5),
@@ -382,7 +382,7 @@ def test_every_split_trace_can_be_true(
     places = sms * ctas_per_sm
     if parts is not None:
         at_once = min(k, places // (m * n % places)) if m * n % places else 9
-        parts = min(parts, {"splitk": k, "streamk": places, "hybrid": 2, "tailsplit": at_once, "trim": k}[text])
+        parts = min(parts, {"splitk": k, "streamk": places, "hybrid": 2, "tailsplit": at_once}[text])
     calibration = replace(
         COSTLY,
         ctas_per_sm=calibrated_with,

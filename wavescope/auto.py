@@ -40,7 +40,7 @@ CUT_MARGIN = 1.03
 # SMs leave to the others is a guess.
 TIE = 1.003
 # Of schedules that are equally fast the first is taken.
-_SIMPLEST_FIRST = ("persistent", "fixed", "dynamic", "tailsplit", "trim", "splitk", "hybrid", "streamk")
+_SIMPLEST_FIRST = ("persistent", "fixed", "dynamic", "tailsplit", "splitk", "hybrid", "streamk")
 
 
 @dataclass(frozen=True)
@@ -285,9 +285,6 @@ def _schedules(
     parts = model.best_tail_parts(left, k_iters, places, tiles - left)
     if parts > 1:
         yield Variant("tailsplit", parts, raster)
-    kept = model.best_kept(left, k_iters, places)
-    if kept < k_iters:
-        yield Variant("trim", kept, raster)
 
 
 def _read_bytes(problem: Problem) -> int:
@@ -327,9 +324,6 @@ class _Sums:
         rest = self._waves(self.tiles - left, self.k_iters, costs.gap_cycles)
         if left == 0:
             return around + rest
-        if variant.schedule == "trim":
-            kept = variant.parts or model.best_kept(left, self.k_iters, places)
-            return around + rest + model.kept_time(left, self.k_iters, kept, places)
         parts = variant.parts or model.best_tail_parts(left, self.k_iters, places, self.tiles - left)
         return around + rest + model.tail_time(left, self.k_iters, parts, places, self.tiles - left)
 

@@ -100,38 +100,6 @@ def tailsplit(tiles: int, k_iters: int, split_tiles: int, parts: int, places: in
     )
 
 
-def trim(tiles: int, k_iters: int, split_tiles: int, kept: int, places: int) -> Cut:
-    """Whole tiles in turn, then the first `split_tiles` tiles, of which a CTA each does the first `kept` k_iters.
-
-    The other CTAs, or as many of them as there are k_iters, share evenly what is trimmed off.
-    All do the same number of whole tiles before.  A tile's first slot is its own, for a common sum; the others are those of partial sums.
-    """
-    if not split_tiles:
-        return whole(np.full(tiles, k_iters), min(places, tiles), is_queue=False)
-    trimmed, owned = k_iters - kept, np.arange(split_tiles)
-    total, first_units = split_tiles * trimmed, np.arange(tiles - split_tiles)
-    num_ctas = places if tiles > split_tiles else min(places, split_tiles + total)
-    takers = min(num_ctas - split_tiles, total)
-    cuts = np.union1d(share_begin(total, takers, np.arange(takers)), owned * trimmed)
-    tile, taker = cuts // trimmed, share_of(total, takers, cuts)
-    first = share_of(total, takers, owned * trimmed)
-    peers = share_of(total, takers, (owned + 1) * trimmed - 1) - first + 2
-    of_tile, nothing = np.concatenate([owned, tile]), np.zeros(len(first_units), np.int64)
-    return Cut(
-        num_ctas,
-        split_tiles,
-        split_tiles + takers,
-        np.concatenate([first_units, len(first_units) + owned, tiles + tile + taker]),
-        np.concatenate([first_units % num_ctas, num_ctas - split_tiles + owned, taker]),
-        np.concatenate([split_tiles + first_units, of_tile]),
-        np.concatenate([nothing, 0 * owned, kept + cuts - tile * trimmed]),
-        np.concatenate([nothing + k_iters, 0 * owned + kept, kept + np.append(cuts, total)[1:] - tile * trimmed]),
-        np.concatenate([nothing, (owned + first)[of_tile]]),
-        np.concatenate([nothing, 0 * owned, taker - first[tile] + 1]),
-        np.concatenate([nothing + 1, peers[of_tile]]),
-    )
-
-
 def share_begin(total: int, shares: int, index: Longs) -> Longs:
     """Where each share of `total` begins: equal shares, the first ones longer by one."""
     begins: Longs = index * (total // shares) + np.minimum(index, total % shares)

@@ -85,16 +85,6 @@ class GridModel:
         split = self.a + self.c * -(-k_iters // parts) + self.b
         return spare if self._spare_time(tail_tiles, parts, grid) - split < self.share else 0
 
-    def kept_time(self, tail_tiles: int, k_iters: int, kept: int, grid: int) -> float:
-        """The tail's tiles trimmed to `kept` k_iters; the CTAs without one share the rest of all of them."""
-        trimmed = k_iters - kept
-        if trimmed == 0:
-            return self.a + self.c * k_iters
-        share = -(-tail_tiles * trimmed // (grid - tail_tiles))  # k_iters of one of those CTAs
-        pieces = 1 + -(-(share - 1) // trimmed)  # tiles that it comes to
-        peers = 1 + -(-(trimmed - 1) // share)  # of those CTAs, for one tile
-        return self.a + max(self.c * kept, self.c * share + self.b * pieces) + self.d * peers
-
     def best_grid(self, tiles: int, k_iters: int, places: int) -> int:
         """CTAs of basic Stream-K; the fewest of those that take the same time."""
         return _least(range(1, min(places, tiles * k_iters) + 1), lambda g: self.grid_time(tiles, k_iters, g))
@@ -111,10 +101,6 @@ class GridModel:
         most = min(k_iters, MAX_TAIL_PARTS, grid // tail_tiles)
         return _least(range(1, most + 1), lambda p: self.tail_time(tail_tiles, k_iters, p, grid, whole))
 
-    def best_kept(self, tail_tiles: int, k_iters: int, grid: int) -> int:
-        """k_iters that each tile of the tail keeps, all of them where trimming does not pay."""
-        return _least(range(k_iters, 0, -1), lambda kept: self.kept_time(tail_tiles, k_iters, kept, grid))
-
 
 # For kernels without a calibration: gemm_mma's 128x256x64 tile on an H200, in its k_iters
 # (wavescope/data/calibration.csv, 2026-11), whose partial sum has 128 KB.
@@ -122,4 +108,4 @@ UNCALIBRATED = GridModel(a=2.7, b=3.3, c=1.0, d=2.5, share=2.9, spare=8.0)
 
 
 def _least(candidates: Iterable[int], time: Callable[[int], float]) -> int:
-    return min(candidates, key=time)  # the first of those that take the same time
+    return min(candidates, key=lambda number: (time(number), number))

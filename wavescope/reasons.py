@@ -24,7 +24,7 @@ WORDS = {
     "left over": ("less left over", "more left over"),
 }
 POWER_CAP = "software power cap"  # one of NVML's reasons, as Timing.clock_limits has it
-STAGGERED = ("streamk", "hybrid", "trim")  # their CTAs walk k at different places
+STAGGERED = ("streamk", "hybrid")  # their CTAs walk k at different places
 # Parts that cancel are worth a sentence from this share of the time on.
 WORTH_IN_A_DRAW = 0.02
 

@@ -19,7 +19,7 @@ from wavescope.raster import DEFAULT_RASTER, IntArray, Raster, in_raster, tile_a
 from wavescope.trace import Order
 from wavescope.work import Work
 
-ScheduleName = Literal["fixed", "persistent", "dynamic", "splitk", "streamk", "hybrid", "tailsplit", "trim"]
+ScheduleName = Literal["fixed", "persistent", "dynamic", "splitk", "streamk", "hybrid", "tailsplit"]
 Dispatch = Literal["hardware", "static", "queue"]
 
 SCHEDULES: tuple[ScheduleName, ...] = get_args(ScheduleName)
@@ -29,9 +29,9 @@ SPLIT_SCHEDULES: dict[str, str] = {
     "streamk": "CTAs that share all k_iters",
     "hybrid": "tiles of Stream-K a CTA at most (1 or 2)",
     "tailsplit": "parts of each tile of the last wave",
-    "trim": "k_iters that tiles of the last wave keep",
 }
-# Those that fix before the launch which CTA runs which unit.  All others hand a unit to the first free place, in index order.
+# Those that fix before the launch which CTA runs which unit.  All others (and kernels whose schedule is unknown)
+# hand a unit to the first free place, in index order.
 STATIC_SCHEDULES = frozenset(SCHEDULES) - {"fixed", "dynamic", "splitk"}
 # Unit arrays take 20 bytes a unit: above this, say so instead of filling the memory.
 MAX_LISTED_UNITS = 20_000_000
@@ -41,18 +41,19 @@ MAX_LISTED_UNITS = 20_000_000
 class Schedule:
     """Units in the order of their ids, and who runs them.
 
-    Arrays have one element a unit: `unit` (its id, ascending; under streamk, hybrid and trim
-    not all numbers are used), `cta` (-1 where a counter decides at run time), `tile_m`,
+    Arrays have one element a unit: `unit` (its id, ascending; under streamk and hybrid not
+    all numbers are used), `cta` (-1 where a counter decides at run time), `tile_m`,
     `tile_n`, and the half-open range [`k_begin`, `k_end`) in k_iters.  A CTA runs its
     units in the order of their ids.  `dispatch` says who hands units out: the hardware's
     block scheduler (one CTA a unit), the schedule itself, or a queue.
 
     Where a tile is split, `peers` units share it: their partial sums have the slots
     `first_slot` to `first_slot + peers - 1` of the workspace, and `rank` says which is the
-    unit's own; the unit of rank 0 begins at k 0, or ends with the last k_iter under streamk and hybrid.  `parts` is the number behind the
-    schedule's name (SPLIT_SCHEDULES), `split_tiles` how many tiles may be cut.  Under
-    tailsplit the last `reducers` CTAs, which have no part, add all partial sums when they
-    have done their whole tiles; 0: those who have the parts add a share each.
+    unit's own; the unit of rank 0 begins at k 0, or ends with the last k_iter under streamk
+    and hybrid.  `parts` is the number behind the schedule's name (SPLIT_SCHEDULES),
+    `split_tiles` how many tiles may be cut.  Under tailsplit the last `reducers` CTAs, which
+    have no part, add all partial sums when they have done their whole tiles; 0: those who have
+    the parts add a share each.
 
     With irregular `work` the kernel reads what unit i is from row i of `table`,
     [num_units, 2]: its tile's number in raster order, and its k_end.
@@ -89,7 +90,7 @@ class Schedule:
     @property
     def unit_ids(self) -> int:
         """One more than the largest id a unit may have."""
-        if self.name in ("streamk", "hybrid", "trim") and self.split_tiles:
+        if self.name in ("streamk", "hybrid") and self.split_tiles:
             return self.tile.num_tiles(self.problem) + self.num_ctas
         return self.num_units
 
@@ -129,11 +130,14 @@ class Schedule:
 
     @property
     def is_staggered(self) -> NDArray[np.bool_]:
-        """True where CTAs that run side by side are at different k, so that they share no reads.
+        """True where CTAs that run side by side are at different k, so that they share fewer reads.
 
         The shares of Stream-K, unless all of them are whole tiles or equal parts of one.
-        H200, 2026-11: in step two CTAs share each read, staggered none does, and k_iters
-        take up to 1.5 times as long (128x256 and 128x128 tiles at 2304 x 2304 x 4096).
+        H200, 2026-11: in step two CTAs share each read; where each begins with the k at which
+        its share begins none does, and k_iters take up to 1.5 times as long (128x256 and 128x128
+        tiles at 2304 x 2304 x 4096).  Walked from the last k_iter back, as here, tiles leave
+        Stream-K's CTAs in a few groups, and 1.02 to 1.03 times (gemm_mma, 128x256); the recorded
+        launches that tell stream_slowdown are older.
         """
         shared = self.unit < self.split_tiles + self.num_ctas
         if self.name not in ("streamk", "hybrid") or not self.split_tiles:
@@ -165,12 +169,6 @@ class Schedule:
         whole = self.tile.num_tiles(self.problem) - self.split_tiles
         if self.name == "hybrid":
             return f"hybrid: {self.split_tiles} tiles shared by {self.num_ctas} CTAs, then {whole} whole tiles"
-        if self.name == "trim":
-            k_iters, takers = self.tile.k_iters(self.problem), self.num_ctas - self.split_tiles
-            return (
-                f"trim: {self.split_tiles} tiles of {self.parts} k_iters each, their other {k_iters - self.parts} "
-                f"shared by {takers} CTAs, after {whole} whole tiles"
-            )
         who = f", {self.reducers} spare CTAs add the parts" if self.reducers else ""
         return f"tailsplit: {self.split_tiles} tiles cut into {self.parts}, then {whole} whole tiles{who}"
 
@@ -224,10 +222,6 @@ def decompose(
         parts = min(parts or (model.best_tail_parts(left, k_iters, places, tiles - left) if left else 1), k_iters)
         cut = cuts.tailsplit(tiles, k_iters, left if parts > 1 else 0, parts, places)
         reducers = model.tail_reducers(left, k_iters, parts, places, tiles - left) if left else 0
-    elif name == "trim":
-        left = tiles % places
-        parts = parts or (model.best_kept(left, k_iters, places) if left else k_iters)
-        cut = cuts.trim(tiles, k_iters, left if parts < k_iters else 0, parts, places)
     else:
         sizes = np.full(tiles, k_iters) if work is None else in_raster(work.k_iters_of(problem, tile), raster)
         num_ctas = -(-tiles // cluster) * cluster  # whole clusters
@@ -295,11 +289,10 @@ def check_parts(name: str, parts: int, tiles: int, k_iters: int, places: int) ->
         raise UsageError(f"schedule {name} takes no number; {name}:{parts} should be {name}")
     left = tiles % places
     parts_at_once = min(MAX_TAIL_PARTS, k_iters, places // left) if left else MAX_TAIL_PARTS
-    most = {"splitk": k_iters, "streamk": places, "hybrid": 2, "tailsplit": parts_at_once, "trim": k_iters}[name]
+    most = {"splitk": k_iters, "streamk": places, "hybrid": 2, "tailsplit": parts_at_once}[name]
     if not 1 <= parts <= most:
         why = {
             "splitk": f"k has {k_iters} k_iters",
-            "trim": f"k has {k_iters} k_iters",
             "streamk": f"the device has places for {places} CTAs",
             "tailsplit": f"{left} tiles are left over, and all their parts must find one of {places} places",
         }.get(name)

@@ -222,7 +222,7 @@ def _variant(launch: Launch, change: Change, places: int) -> Variant:
     if change.schedule is not None:
         return Variant.parse(change.schedule, Raster(launch.raster or "grouped8"))
     variant = Variant.of(launch)
-    if places == launch.places or variant.schedule not in ("streamk", "tailsplit", "trim"):
+    if places == launch.places or variant.schedule not in ("streamk", "tailsplit"):
         return variant
     if variant.schedule == "streamk" and launch.parts == launch.places:
         return replace(variant, parts=places)

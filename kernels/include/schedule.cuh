@@ -10,9 +10,7 @@
 
 namespace wavescope {
 
-enum ScheduleKind {
-    FIXED = 0, PERSISTENT = 1, DYNAMIC = 2, SPLITK = 3, STREAMK = 4, HYBRID = 5, TAILSPLIT = 6, TRIM = 7
-};
+enum ScheduleKind { FIXED = 0, PERSISTENT = 1, DYNAMIC = 2, SPLITK = 3, STREAMK = 4, HYBRID = 5, TAILSPLIT = 6 };
 
 // The schedules that may cut tiles along k.
 WS_HOST_DEVICE constexpr bool splits_tiles(int schedule) { return schedule >= SPLITK; }
@@ -28,8 +26,7 @@ struct TileGrid {
 
 // What the host chose: the first split_tiles tiles are cut, into `parts` each or into one
 // share for each CTA.  TAILSPLIT: the last `reducers` CTAs, which have no part, add all
-// partial sums; 0: those who have the parts do.  TRIM: the last split_tiles CTAs do the first
-// `parts` k_iters of a cut tile each, the others share what is trimmed off all of these.
+// partial sums; 0: those who have the parts do.
 struct Plan {
     TileGrid grid;
     int num_ctas, parts, split_tiles, reducers;
@@ -98,57 +95,22 @@ WS_HOST_DEVICE Unit part_of_tile(const Plan& plan, int tile, int part, int index
     return unit;
 }
 
-// The round-th piece of share number `share` of `shares`, into which `tiles` tiles of `length` k_iters are cut
-// evenly: k_iters of a tile; `pieces`: how many there are.
-WS_HOST_DEVICE bool piece_of_share(int tiles, int length, int shares, int share, int round, int* pieces, int* tile,
-                                   int* k_begin, int* k_end) {
-    const int total = tiles * length;
-    const int begin = share_begin(total, shares, share), end = share_begin(total, shares, share + 1);
-    const int first_tile = begin / length;
-    *pieces = (end - 1) / length - first_tile + 1;
+// The round-th piece of a CTA's share of all k_iters of the cut tiles; `pieces`: how many
+// there are.  Shares are dealt from the last CTA to the first, and a CTA ends with the tile
+// that others have begun for it: it waits for CTAs of smaller index only.  Tiles are walked
+// from their last k_iter to the first, so that all CTAs begin at k 0, or where their share of
+// a tile begins: side by side they then go through k together, and share their reads.
+WS_HOST_DEVICE bool piece_of_share(const Plan& plan, int cta, int round, int* pieces, Unit* unit) {
+    const int k_iters = plan.grid.k_iters, total = plan.split_tiles * k_iters, share = plan.num_ctas - 1 - cta;
+    const int begin = share_begin(total, plan.num_ctas, share), end = share_begin(total, plan.num_ctas, share + 1);
+    const int first_tile = begin / k_iters;
+    *pieces = (end - 1) / k_iters - first_tile + 1;
     if (round >= *pieces) return false;
-    *tile = first_tile + round;
-    const int tile_begin = *tile * length, tile_end = tile_begin + length;
-    *k_begin = (begin > tile_begin ? begin : tile_begin) - tile_begin;
-    *k_end = (end < tile_end ? end : tile_end) - tile_begin;
-    return true;
-}
-
-// STREAMK, HYBRID: a CTA's round-th piece of the cut tiles.  Shares are dealt from the last CTA to the first, and a CTA
-// ends with the tile that others have begun for it: it waits for CTAs of smaller index only.  Tiles are walked from their
-// last k_iter to the first, so that all CTAs begin at k 0, or where their share of a tile begins: side by side they then
-// go through k together, and share their reads.
-WS_HOST_DEVICE bool shared_piece(const Plan& plan, int cta, int round, int* pieces, Unit* unit) {
-    const int share = plan.num_ctas - 1 - cta;
-    int tile, k_begin, k_end;
-    if (!piece_of_share(plan.split_tiles, plan.grid.k_iters, plan.num_ctas, share, round, pieces, &tile, &k_begin, &k_end))
-        return false;
+    const int tile = first_tile + round, tile_begin = tile * k_iters, tile_end = tile_begin + k_iters;
+    const int first = (begin > tile_begin ? begin : tile_begin) - tile_begin;
+    const int last = (end < tile_end ? end : tile_end) - tile_begin;
     *unit = whole_tile(plan.grid, tile, tile + share);
-    unit->k_begin = plan.grid.k_iters - k_end, unit->k_end = plan.grid.k_iters - k_begin;
-    return true;
-}
-
-// TRIM: how many CTAs share what is trimmed off, of those that have no tile to trim.
-WS_HOST_DEVICE int num_takers(const Plan& plan) {
-    const int trimmed = plan.split_tiles * (plan.grid.k_iters - plan.parts), others = plan.num_ctas - plan.split_tiles;
-    return trimmed < others ? trimmed : others;
-}
-
-// TRIM, after the whole tiles, all of which come first and are as many for each CTA: what a CTA does of the cut tiles.
-// Those who share what is trimmed off come first, so that a CTA waits for CTAs of smaller index only.
-WS_HOST_DEVICE bool trimmed_piece(const Plan& plan, int cta, int round, Unit* unit) {
-    const int whole = num_tiles(plan.grid) - plan.split_tiles, takers = num_takers(plan);
-    int tile = cta - (plan.num_ctas - plan.split_tiles), k_begin = 0, k_end = plan.parts, pieces, index = whole + tile;
-    if (tile < 0) {
-        const int trimmed = plan.grid.k_iters - plan.parts;
-        if (cta >= takers) return false;
-        if (!piece_of_share(plan.split_tiles, trimmed, takers, cta, round, &pieces, &tile, &k_begin, &k_end)) return false;
-        k_begin += plan.parts, k_end += plan.parts, index = whole + plan.split_tiles + tile + cta;
-    } else if (round > 0) {
-        return false;
-    }
-    *unit = whole_tile(plan.grid, tile, index);
-    unit->k_begin = k_begin, unit->k_end = k_end;
+    unit->k_begin = k_iters - last, unit->k_end = k_iters - first;
     return true;
 }
 
@@ -158,12 +120,10 @@ WS_HOST_DEVICE Sharing sharing_of(int schedule, const Plan& plan, int cta, const
     const int first_slot = unit.tile * plan.parts;
     if (schedule == TAILSPLIT) return Sharing{first_slot, unit.index - first_slot, plan.parts};
     if (schedule == SPLITK) return Sharing{first_slot, plan.parts - 1 - cta / num_tiles(plan.grid), plan.parts};
-    const bool trims = schedule == TRIM;
-    const int length = plan.grid.k_iters - (trims ? plan.parts : 0), shares = trims ? num_takers(plan) : plan.num_ctas;
-    const int total = plan.split_tiles * length, tile_begin = unit.tile * length;
-    const int first = share_of(total, shares, tile_begin);
-    const int last = share_of(total, shares, tile_begin + length - 1);
-    if (trims) return Sharing{unit.tile + first, unit.k_begin > 0 ? cta - first + 1 : 0, last - first + 2};
+    const int k_iters = plan.grid.k_iters;
+    const int total = plan.split_tiles * k_iters, tile_begin = unit.tile * k_iters;
+    const int first = share_of(total, plan.num_ctas, tile_begin);
+    const int last = share_of(total, plan.num_ctas, tile_begin + k_iters - 1);
     return Sharing{first, plan.num_ctas - 1 - cta - first, last - first + 1};
 }
 
@@ -179,13 +139,9 @@ WS_HOST_DEVICE bool next_unit(int schedule, const Plan& plan, int cta, int round
         *unit = part_of_tile(plan, cta % tiles, plan.parts - 1 - cta / tiles, cta);  // who waits comes last
         return true;
     }
-    if (schedule == TRIM && plan.split_tiles > 0) {
-        const int rounds = (tiles - plan.split_tiles) / plan.num_ctas;
-        if (round >= rounds) return trimmed_piece(plan, cta, round - rounds, unit);
-    }
     int done = 0, first_index = 0;  // of the whole tiles after the cut ones
     if ((schedule == STREAMK || schedule == HYBRID) && plan.split_tiles > 0) {
-        if (shared_piece(plan, cta, round, &done, unit)) return true;
+        if (piece_of_share(plan, cta, round, &done, unit)) return true;
         first_index = plan.split_tiles + plan.num_ctas;
     }
     if (schedule == TAILSPLIT && plan.split_tiles > 0) {

@@ -67,7 +67,6 @@ CUT = {
     "tailsplit": ((64, 128), (128, 128), (128, 192), (128, 256), (256, 128)),
     "splitk": ((64, 128), (128, 128), (128, 192), (128, 256), (256, 128)),
     "hybrid": ((128, 256),),
-    "trim": ((128, 192), (128, 256), (256, 128)),
 }
 KERNELS = (GEMM_SM90, GEMM_SM90_PINGPONG)
 ROUNDS, QUICK_ROUNDS, FINALISTS = 6, 1, 4
@@ -257,7 +256,7 @@ def compile_all(device: Device) -> None:
 def schedules(problem: Problem, device: Device) -> list[dict[str, Any]]:
     """s and g of the schedules that split, 128x256 tiles, in SM cycles and in time, cool."""
     race, tile = Race(problem, device), Tile(128, 256, 64)
-    names = ("fixed", "persistent", "streamk", "hybrid", "tailsplit", "trim")
+    names = ("fixed", "persistent", "streamk", "hybrid", "tailsplit")
     entrants = [race.verified(race.ready(GEMM_SM90.name, tile, Variant.parse(name))) for name in names]
     found = measure_regime(entrants, "cool", ROUNDS, 0.3, race.stream, lambda text: None)
     ideal = 1 / wave_efficiency(tile.num_tiles(problem), device.sms)

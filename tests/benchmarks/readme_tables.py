@@ -326,7 +326,11 @@ def _schedules(found: dict[str, Any]) -> str:
         one, other = mine[split, "cool"], mine[whole, "cool"]
         library = mine["cublas", "cool"]["time_ns"]["median"] / mine[by_time[0], "cool"]["time_ns"]["median"]
         cool = gain["cool"]
-        of_each = {one["schedule"]: one["g_cycles"] for one in found["gains"] if (one["problem"], one["regime"]) == (problem, "cool")}
+        of_each = {
+            one["schedule"]: one["g_cycles"]
+            for one in found["gains"]
+            if (one["problem"], one["regime"]) == (problem, "cool")
+        }
         tiles = [row for row in found["other_tiles"] if row["problem"] == problem and row["regime"] == "cool"]
         tile = min(tiles, key=lambda row: row["time_ns"]["median"])
         table.append(
@@ -339,7 +343,7 @@ def _schedules(found: dict[str, Any]) -> str:
                 f"{one['time_ns']['median'] / 1e3:.1f}",
                 f"{cool['s_cycles']:.3f}",
                 f"{cool['g_cycles']:.2f}",
-                ", ".join(f"{of_each[name]:.2f}" for name in ("streamk", "hybrid", "tailsplit", "trim")),
+                ", ".join(f"{of_each[name]:.2f}" for name in ("streamk", "hybrid", "tailsplit")),
                 f"{other['mhz']:.0f}, {one['mhz']:.0f}",
                 f"{cool['s_time']:.3f}",
                 f"{gain['sustained']['s_time']:.3f}",
@@ -347,7 +351,7 @@ def _schedules(found: dict[str, Any]) -> str:
                 f"{tile['tile']} {tile['time_ns']['median'] / 1e3:.1f}",
             )
         )
-    titles = ("problem", "i", "best whole", "us", "best split", "us", "s, SM cycles", "g", "g of streamk, hybrid, tailsplit, trim",
+    titles = ("problem", "i", "best whole", "us", "best split", "us", "s, SM cycles", "g", "g of streamk, hybrid, tailsplit",
               "MHz of both",
               "s, time", "s, time at the cap", "cuBLAS / best", "best other tile, fixed, us")  # fmt: skip
     return (

@@ -44,7 +44,7 @@ SHAPES = (
     (256, 256, 16384),
     (128, 128, 32768),
 )
-SCHEDULES = ("fixed", "persistent", "splitk", "streamk", "hybrid", "tailsplit", "trim")
+SCHEDULES = ("fixed", "persistent", "splitk", "streamk", "hybrid", "tailsplit")
 WHOLE = ("fixed", "persistent")
 ROUNDS = 11
 BLOCK_S = 0.15

@@ -40,7 +40,7 @@ def cut_tiles(kernel: Kernel, tile: Tile, device: Device) -> None:
     """Schedules that cut tiles, on a few tiles, and on some left over beside whole ones, on one CTA an SM."""
     left_over = 12 * tile.m, (device.sms // 12 + 1) * tile.n
     shapes = ((tile.m + 1, tile.n + 3, K_ITERS * tile.k), (*left_over, K_ITERS * tile.k - 1))
-    texts = ("splitk:2", f"streamk:{device.sms}", "hybrid", "tailsplit:2", f"trim:{K_ITERS - 1}")
+    texts = ("splitk:2", f"streamk:{device.sms}", "hybrid", "tailsplit:2")
     for (m, n, k), text, reduction in itertools.product(shapes, texts, ("", "@atomic")):
         problem = Problem(m, n, k, kernel.dtypes[0])
         alone = facts(problem, tile, device, most_ctas=1, kernel_name=kernel.name)

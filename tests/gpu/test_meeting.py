@@ -26,7 +26,7 @@ SHAPES = {
 }
 KERNELS = {GEMM_MMA: LARGE, GEMM_SM90: LARGE, GEMM_SM90_PINGPONG: SMALL}
 each_kernel = pytest.mark.parametrize("kernel", KERNELS, ids=lambda kernel: kernel.name)
-SPLITS = ("splitk:3", "streamk:132", "hybrid", "hybrid:1", "tailsplit", "tailsplit:2", "trim:9", "trim:13")
+SPLITS = ("splitk:3", "streamk:132", "hybrid", "hybrid:1", "tailsplit", "tailsplit:2")
 REPEATS, LAUNCHES = 20, 1000
 
 
@@ -77,7 +77,7 @@ extern "C" __global__ void occupant(unsigned long long duration_ns, unsigned lon
 
 
 @pytest.mark.parametrize("held", [0, 1, 24, 60])
-@pytest.mark.parametrize("text", ["streamk:132", "hybrid", "tailsplit", "tailsplit:2", "splitk:3", "trim:9"])
+@pytest.mark.parametrize("text", ["streamk:132", "hybrid", "tailsplit", "tailsplit:2", "splitk:3"])
 @each_kernel
 def test_a_thousand_launches_end(device: Device, kernel: Kernel, text: str, held: int, tmp_path: Path) -> None:
     if held > device.sms // 2:  # as many CTAs of tailsplit may wait for one another

@@ -47,8 +47,8 @@ def compare(
         list[str] | None,
         typer.Argument(
             metavar="A vs B",
-            help="fixed, persistent, dynamic, splitk[:splits], streamk[:CTAs], hybrid[:1], tailsplit[:parts], "
-            "trim[:k_iters], each with @raster, @lpt (longest tiles of --work first) or @atomic if wanted; auto (that of the least "
+            help="fixed, persistent, dynamic, splitk[:splits], streamk[:CTAs], hybrid[:1], tailsplit[:parts], each "
+            "with @raster, @lpt (longest tiles of --work first) or @atomic if wanted; auto (that of the least "
             "predicted time); cublas; or all.  The first is what the others are measured against.",
             show_default=False,
         ),

@@ -56,8 +56,8 @@ def profile(
         str,
         typer.Option(
             metavar="NAME",
-            help="fixed, persistent, dynamic, splitk[:splits], streamk[:CTAs], hybrid, tailsplit[:parts], "
-            "trim[:k_iters], or auto; @atomic after those that split adds partial sums in any order, @lpt after the others begins with the "
+            help="fixed, persistent, dynamic, splitk[:splits], streamk[:CTAs], hybrid, tailsplit[:parts], or auto; "
+            "@atomic after those that split adds partial sums in any order, @lpt after the others begins with the "
             "longest tiles of irregular work.",
         ),
     ] = "fixed",
