@@ -25,10 +25,10 @@ _MOST_DIGITS = 9  # of a schedule's number
 class Variant:
     """A schedule with its options; `parts` None: the grid-size model chooses.
 
-    `reduction` says how the partial sums of a tile meet: `ordered`, in the order of k, the
-    same bits every time; `atomic`, in the order in which they come.  `order` is that of the
-    tiles: as the raster walks them, or, where their work is irregular, the longest first
-    (`lpt`: longest processing time first).
+    `reduction` says how the partial sums of a tile meet: `ordered`, in the order of k (or from
+    the last to the first), the same bits every time; `atomic`, in the order in which they come.
+    `order` is that of the tiles: as the raster walks them, or, where their work is irregular,
+    the longest first (`lpt`: longest processing time first).
 
     Raises: UsageError for a word that is unknown, or that the schedule does not take.
     """

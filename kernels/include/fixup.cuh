@@ -1,7 +1,8 @@
 // How the partial sums of a tile that several CTAs share meet.
 //
 // ordered, one owner: units of rank > 0 leave their sums in the workspace and raise a flag;
-//     the unit of rank 0 waits for all flags, adds in the order of k and stores the tile.
+//     the unit of rank 0 waits for all flags, adds in the order of k (streamk, hybrid: from
+//     the last k to the first) and stores the tile.
 // ordered, cooperative: all units leave their sums and raise flags; when a CTA has done its
 //     whole tiles, it waits for the flags of those that share its tile and adds a share of
 //     all sums, in the order of k, which it stores.
