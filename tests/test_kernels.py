@@ -175,7 +175,7 @@ def main_loop(text: str, instruction: str = "HGMMA") -> str:
 @pytest.mark.parametrize("code", GEMM_MMA.codes, ids=lambda code: str(code.tile))
 def test_adding_partial_sums_costs_the_main_loop_nothing(code: TileCode, schedule: str) -> None:
     # H200, 2026-11: where it was four instructions longer, k_iters took 1.4 % longer, and with stages' addresses in pairs
-    # of moves 8 %
+    # of moves 8 %.  What keeps splitk's plain kernel up to five longer is not known.
     whole = length(compile_code(GEMM_MMA, code, "persistent", False, "h200"))
     for probe in (False, True):
         cubin = compile_code(GEMM_MMA, code, schedule, probe, "h200")

@@ -1,6 +1,8 @@
 """Split tiles on the virtual device: the Stream-K paper's four SMs worked out by hand, one cycle a nanosecond."""
 
+from collections import Counter
 from dataclasses import replace
+from itertools import chain
 
 import numpy as np
 import pytest
@@ -14,13 +16,16 @@ from wavescope.calibration_row import Calibration
 from wavescope.errors import IntegrityError
 from wavescope.integrity import check
 from wavescope.jobs import independent_jobs
+from wavescope.launch_costs import recorded_launch
 from wavescope.list_schedule import JobCosts
 from wavescope.problem import Problem, Tile
 from wavescope.schedule import Schedule, decompose
 from wavescope.shared_schedule import occupy_shared
 from wavescope.sharing import epilogue_speeds, main_loop_speeds
 from wavescope.simulate import simulate
+from wavescope.sm_profiles import sm_profiles
 from wavescope.trace import NULL, Kind, Reduction, Trace
+from wavescope.units import units_of
 from wavescope.variant import Variant
 
 TILE = Tile(128, 128, 4)
@@ -60,6 +65,21 @@ def run(
     )
     check(trace, schedule)
     return trace
+
+
+@pytest.mark.parametrize("name", ["fixed", "splitk", "streamk", "hybrid", "tailsplit"])
+def test_who_stores_a_tile_is_read_from_the_trace(name: str) -> None:
+    # 31 k_iters: none of the cuts is one that the other end of its tile could have
+    schedule = decompose(
+        name, Problem(896, 384, 124), TILE, 4, parts={"splitk": 3, "streamk": 4, "tailsplit": 3}.get(name)
+    )
+    trace = run(schedule)
+    assert units_of(trace.spans).stores_tile.tolist() == schedule.stores_tile.tolist()
+    seen = Counter[tuple[float, bool]]()
+    for profile in sm_profiles(recorded_launch(trace, trace.launches[0])):
+        for k_iters, stores in zip(chain(*profile.k_iters), chain(*profile.stores), strict=True):
+            seen[k_iters, stores] += profile.sms
+    assert seen == Counter(zip(schedule.k_iters.tolist(), schedule.stores_tile.tolist(), strict=True))
 
 
 def of_kind(trace: Trace, kind: Kind) -> list[tuple[int, ...]]:

@@ -255,9 +255,10 @@ def _schedules(
     """Schedules that differ from one another here, with the numbers that the grid-size model likes best.
 
     `whole`: only those that keep tiles whole.  `in_l2`: A and B fit the L2 together; where
-    they do not, Stream-K's shares at different k are left out.  All of k is then read at
+    they do not, Stream-K's shares at different k are left out.  All of k was then read at
     once, from memory and not from the L2, which no calibration shows: its launches fit the
-    L2 (H200, 2026-11: 2816 x 2816 x 8192 took 285 us in place of 167).
+    L2 (H200, 2026-11, while each CTA began at a k of its own: 2816 x 2816 x 8192 took 285 us
+    in place of 167).
     """
     yield Variant("persistent", raster=raster)
     if tiles > places:  # else it is the same

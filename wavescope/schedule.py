@@ -136,7 +136,7 @@ class Schedule:
         H200, 2026-11: in step two CTAs share each read; where each begins with the k at which
         its share begins none does, and k_iters take up to 1.5 times as long (128x256 and 128x128
         tiles at 2304 x 2304 x 4096).  Walked from the last k_iter back, as here, tiles leave
-        Stream-K's CTAs in a few groups, and 1.02 to 1.03 times (gemm_mma, 128x256); the recorded
+        Stream-K's CTAs in a few groups, and 1.01 to 1.03 times (gemm_mma, 128x256); the recorded
         launches that tell stream_slowdown are older.
         """
         shared = self.unit < self.split_tiles + self.num_ctas

@@ -352,8 +352,7 @@ def _schedules(found: dict[str, Any]) -> str:
             )
         )
     titles = ("problem", "i", "best whole", "us", "best split", "us", "s, SM cycles", "g", "g of streamk, hybrid, tailsplit",
-              "MHz of both",
-              "s, time", "s, time at the cap", "cuBLAS / best", "best other tile, fixed, us")  # fmt: skip
+              "MHz of both", "s, time", "s, time at the cap", "cuBLAS / best", "best other tile, fixed, us")  # fmt: skip
     return (
         f"**Which schedule wins**, {found['kernel']}, bf16, 128x256x64, {found['date']} (`schedules.py`). i = 1 / wave efficiency; s = best "
         "whole / best split; g = (s - 1) / (i - 1) of the SM cycles. Cool, but for the column at the power cap.\n\n"
