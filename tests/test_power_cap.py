@@ -100,6 +100,17 @@ def test_a_fit_finds_the_cap_again() -> None:
     assert fit([measured(one, FREE) for one in plan]).capped_tflops == 0
 
 
+@pytest.mark.parametrize(("tiles", "busy", "cap"), [(11 * 42, 0.87, 700), (11 * 40, 0.83, 0)])
+def test_a_last_wave_that_leaves_sms_idle_may_hide_it(tiles: int, busy: float, cap: float) -> None:
+    (plan,) = plans(H200, [TILE], ["bf16"])
+    full = next(one for one in plan if one.tile.num_tiles(one.problem) > 2.6 * H200.sms)
+    trace = measured(replace(full, problem=Problem(128 * tiles // 11, 256 * 11, 64 * 64)), CAPPED)
+    held = (trace.spans.end_ns - trace.spans.begin_ns)[trace.spans.kind == Kind.CTA].sum()
+    assert held / (H200.sms * span_ns(trace)) == pytest.approx(busy, abs=0.01)
+    short = [measured(one, CAPPED) for one in plan if one.tile.num_tiles(one.problem) < 2.6 * H200.sms]
+    assert fit([trace, *short]).capped_tflops == pytest.approx(cap, rel=0.02)
+
+
 def test_a_launch_shows_it_for_every_tile() -> None:
     for plan in plans(H200, kernel="gemm_sm90"):
         row = lookup("gemm_sm90", plan[0].tile, "bf16", H200)
@@ -124,6 +135,16 @@ def test_scaled_rows_have_that_of_the_same_card() -> None:
     other = Tile(128, 128, 64)
     assert lookup("gemm_sm90", other, "bf16", H200, rows=(CAPPED,)).capped_tflops == 700
     assert lookup("gemm_sm90", other, "bf16", virtual_device("a100-80gb"), rows=(CAPPED,)).capped_tflops == 0
+
+
+def test_a_tile_whose_launches_did_not_show_the_cap_has_its_neighbours() -> None:
+    far, near, own = Tile(64, 128, 64), Tile(128, 224, 64), Tile(128, 192, 64)
+    unknown = replace(FREE, tile=own)
+    rows = (replace(CAPPED, tile=far, capped_tflops=600.0), unknown, replace(CAPPED, tile=near))
+    assert lookup("gemm_sm90", own, "bf16", H200, rows=rows) == replace(unknown, capped_tflops=700.0)
+    for other in ({"kernel": "gemm_mma"}, {"dtype": "fp16"}, {"device": "another"}):
+        rows = (unknown, replace(CAPPED, tile=near, **other))  # type: ignore[arg-type]
+        assert lookup("gemm_sm90", own, "bf16", H200, rows=rows).capped_tflops == 0
 
 
 def test_files_without_the_column(tmp_path: Path) -> None:

@@ -63,6 +63,8 @@ def lookup(
     Nearest: of the same kernel, then of a dtype of the same size, then of the same
     device, then of another kernel with as many CTAs an SM, then the tile closest in
     multiply-adds.  Of rows that differ only in CTAs per SM, the one closest to `ctas_per_sm`.
+    Where its launches do not show the power cap, and those of the kernel's other tiles do, it
+    has the cap of the closest of these: a tile without one would seem faster than they are.
 
     `rows`: those to look in, by default the installed ones.
 
@@ -74,7 +76,7 @@ def lookup(
     rows = sorted(rows, key=lambda row: abs(row.ctas_per_sm - ctas_per_sm))
     for row in rows:
         if (row.kernel, row.tile, row.dtype, row.device) == (kernel, tile, dtype, device.name):
-            return row
+            return _capped(row, rows)
     nearest = min(
         rows,
         key=lambda row: (
@@ -86,7 +88,22 @@ def lookup(
             abs(math.log(_macs(tile) / _macs(row.tile))),
         ),
     )
-    return _scaled(nearest, kernel, tile, dtype, device)
+    return _scaled(_capped(nearest, rows), kernel, tile, dtype, device)
+
+
+def _capped(row: Calibration, rows: Sequence[Calibration]) -> Calibration:
+    """The row, with a power cap where one is known for its kernel, type and device."""
+    if row.capped_tflops:
+        return row
+    alike = [
+        one
+        for one in rows
+        if one.capped_tflops and (one.kernel, one.dtype, one.device) == (row.kernel, row.dtype, row.device)
+    ]
+    if not alike:
+        return row
+    closest = min(alike, key=lambda one: abs(math.log(_macs(one.tile) / _macs(row.tile))))
+    return replace(row, capped_tflops=closest.capped_tflops)
 
 
 def model_for(kernel: str, tile: Tile, dtype: Dtype, device: Device, ctas_per_sm: int = 1) -> GridModel:

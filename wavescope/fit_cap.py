@@ -11,7 +11,7 @@ from wavescope.launch_costs import RecordedLaunch
 from wavescope.power_cap import capped_tflops, issued_flop
 
 _LONG_NS = 150e3
-_ALL_BUSY = 0.9  # share of SM time with a CTA
+_ALL_BUSY = 0.85  # share of SM time with a CTA; what the others take from the rate is in the formula
 _LOWER = 0.98  # of the clock that all launches have together; from there on it is noise, not the cap
 
 
