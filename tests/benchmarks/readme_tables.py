@@ -195,6 +195,7 @@ def _sections(found: dict[str, Any]) -> list[str]:
         "raster": _raster,
         "residency": _residency,
         "schedules": _schedules,
+        "irregular": _irregular,
         "predictions": predictions,
     }
     return parts + [make(found[name]) for name, make in makers.items() if name in found]
@@ -356,6 +357,31 @@ def _schedules(found: dict[str, Any]) -> str:
     return (
         f"**Which schedule wins**, {found['kernel']}, bf16, 128x256x64, {found['date']} (`schedules.py`). i = 1 / wave efficiency; s = best "
         "whole / best split; g = (s - 1) / (i - 1) of the SM cycles. Cool, but for the column at the power cap.\n\n"
+        + _table(titles, table)
+    )
+
+
+def _irregular(found: dict[str, Any]) -> str:
+    """Each way to hand out unequal tiles against the first, by measurement and by prediction."""
+    rows = found["rows"]
+    static = rows[0]["schedule"]
+    table = [
+        (
+            row["problem"].removesuffix(" bf16") if row["schedule"] == static else "",
+            row["work"] if row["schedule"] == static else "",
+            row["schedule"],
+            f"{row['time_ns']['median'] / 1e3:.1f}",
+            f"{row['gain']['median']:.3f}",
+            f"{row['predicted_gain']:.3f}",
+            _percent(row["tail"]),
+            _percent(row["imbalance"]),
+        )
+        for row in rows
+    ]
+    titles = ("problem", "work", "schedule", "us", f"{static} / own", "predicted", "tail", "of which imbalance")
+    return (
+        f"**Tiles of unequal k**, {found['kernel']}, bf16, 128x256x64, {found['date']} (`irregular.py`). Shares are of all SM time; "
+        "imbalance: the tail beyond that of as many equal tiles, less than none where unequal ones fit together better.\n\n"
         + _table(titles, table)
     )
 

@@ -2,8 +2,8 @@
 
     python tests/benchmarks/tables.py OUT.json [SECTION...]     measure (all sections by default)
     python tests/benchmarks/tables.py OUT.json --readme         rewrite the README's tables from it, from
-                                                                OUT_schedules.json beside it, and from
-                                                                tests/data/predictions
+                                                                OUT_schedules.json and OUT_irregular.json
+                                                                beside it, and from tests/data/predictions
 
 Sections: examples, waterfall, library, probe, repeat, raster, residency.  The library is
 cuBLAS as PyTorch calls it, timed in turn with the own kernel in one process; without
@@ -268,9 +268,10 @@ def main() -> None:
         from readme_tables import rewrite
 
         found = json.loads(Path(path).read_text())
-        beside = Path(path).with_name(f"{Path(path).stem}_schedules.json")
-        if beside.exists():
-            found["schedules"] = json.loads(beside.read_text())
+        for name in ("schedules", "irregular"):
+            beside = Path(path).with_name(f"{Path(path).stem}_{name}.json")
+            if beside.exists():
+                found[name] = json.loads(beside.read_text())
         rewrite(README, found | {"predictions": predictions.compared(predictions.STORED)})
         return
     device = query(0)
