@@ -31,13 +31,14 @@ LAUNCHES = [
 # A simulation's error against the launch it was partly fitted on, and those that are known to be further off.
 MEDIAN, WORST = 0.035, 0.08
 KNOWN = {  # relative error, to a hundredth
-    ("128x256x64", "splitk", 4096): 0.18,
+    ("128x256x64", "splitk", 4096): 0.14,
     ("128x256x64", "fixed", 1024): 0.09,
-    ("64x128x64", "streamk", 4096): -0.10,
-    ("64x128x64", "fixed", 1024): 0.11,
-    ("64x128x64", "persistent", 1024): 0.08,
-    ("128x128x64", "fixed", 1024): 0.09,
-    ("168x128x64", "fixed", 1024): 0.08,
+    ("64x128x64", "streamk", 4096): -0.11,
+    ("64x128x64", "fixed", 1024): 0.13,
+    ("64x128x64", "persistent", 1024): 0.09,
+    ("128x128x64", "fixed", 1024): 0.08,
+    ("168x128x64", "fixed", 1024): 0.10,
+    ("168x128x64", "fixed", 2048): 0.08,
 }
 
 

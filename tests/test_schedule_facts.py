@@ -127,6 +127,16 @@ def test_papers_grid_sizes_on_108_sms(problem: Problem, grid: int) -> None:
     assert decompose("streamk", problem, tile, 108, model=model).num_ctas == grid
 
 
+@pytest.mark.parametrize("problem", [Problem(512, 512, 8192), Problem(128, 128, 32768), Problem(1152, 2560, 8192)])
+def test_hybrid_of_few_tiles_takes_as_many_ctas_as_streamk(problem: Problem) -> None:
+    # H200, 2026-11: one tile of 512 k_iters took 104 us in 132 shares, which one CTA adds, and 58 us in 16
+    tile = Tile(128, 256, 64)
+    hybrid, streamk = (decompose(name, problem, tile, H200_SMS) for name in ("hybrid", "streamk"))
+    assert 1 < hybrid.num_ctas == streamk.num_ctas < H200_SMS
+    for column in ("unit", "cta", "k_begin", "k_end", "rank", "peers"):
+        assert np.array_equal(getattr(hybrid, column), getattr(streamk, column)), column
+
+
 def test_tail_split_of_162_tiles() -> None:
     # 30 tiles are left over on 132 places: four parts each fill 120 of them, 16 k_iters long
     schedule = decompose("tailsplit", Problem(2304, 2304, 4096), Tile(128, 256, 64), H200_SMS, parts=4)

@@ -281,7 +281,7 @@ def _schedules(
         yield Variant("streamk", grid, raster)
     if left == 0:
         return
-    if in_l2 and (tiles > places or not in_step(total, k_iters, min(places, total))):
+    if in_l2 and tiles > places:  # else it is streamk
         yield Variant("hybrid", None, raster)
     parts = model.best_tail_parts(left, k_iters, places, tiles - left)
     if parts > 1:
@@ -321,7 +321,10 @@ class _Sums:
         if variant.schedule == "hybrid":
             shared = left if self.tiles < places or variant.parts == 1 else left + places
             rest = self._waves(self.tiles - shared, self.k_iters, costs.gap_cycles)
-            return around + rest + self._shared(shared, min(places, shared * self.k_iters))
+            grid = min(places, shared * self.k_iters)
+            if self.tiles < places:
+                grid = model.best_grid(self.tiles, self.k_iters, places)
+            return around + rest + self._shared(shared, grid)
         rest = self._waves(self.tiles - left, self.k_iters, costs.gap_cycles)
         if left == 0:
             return around + rest

@@ -15,7 +15,8 @@ def fit_edges(recorded: Sequence[RecordedLaunch], costs: Mapping[str, float]) ->
     `costs` says what units cost once (fixed_cycles, cold_cycles, ..) and what idle SMs save
     (idle_gain), which is no matter of the edge; what is not there counts as 0.
     Several CTAs an SM: those beside a unit blur it; simulated ones of 0.3 gave 0.28
-    to 0.31 at 1.9 tiles a place, and 0.22 from three launches of 1.3 and 2.4 (tests/test_edges.py).
+    to 0.31 at 1.9 tiles a place, and from three launches of 1.3 and 2.4 in eight of ten draws
+    0.21 to 0.22, in two 0.09 (tests/test_edges.py).
     """
     medians = [ratio for one in recorded if (ratio := _ratio(one, costs)) is not None]
     return max(0.0, float(np.median(medians)) - 1) if medians else None

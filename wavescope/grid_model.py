@@ -104,7 +104,7 @@ class GridModel:
 
 # For kernels without a calibration: gemm_mma's 128x256x64 tile on an H200, in its k_iters
 # (wavescope/data/calibration.csv, 2026-11), whose partial sum has 128 KB.
-UNCALIBRATED = GridModel(a=2.7, b=3.3, c=1.0, d=2.5, share=2.9, spare=8.0)
+UNCALIBRATED = GridModel(a=2.6, b=2.9, c=1.0, d=2.4, share=2.95, spare=9.2)
 
 
 def _least(candidates: Iterable[int], time: Callable[[int], float]) -> int:

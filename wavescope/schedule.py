@@ -136,8 +136,8 @@ class Schedule:
         H200, 2026-11: in step two CTAs share each read; where each begins with the k at which
         its share begins none does, and k_iters take up to 1.5 times as long (128x256 and 128x128
         tiles at 2304 x 2304 x 4096).  Walked from the last k_iter back, as here, tiles leave
-        Stream-K's CTAs in a few groups, and 1.01 to 1.03 times (gemm_mma, 128x256); the recorded
-        launches that tell stream_slowdown are older.
+        Stream-K's CTAs in a few groups: up to 1.17 times (64x128 tiles of gemm_sm90), not at all
+        with tiles of 128x256 and more, 1.04 to 1.09 with gemm_mma's smaller ones (stream_slowdown).
         """
         shared = self.unit < self.split_tiles + self.num_ctas
         if self.name not in ("streamk", "hybrid") or not self.split_tiles:
@@ -216,7 +216,10 @@ def decompose(
     elif name == "hybrid":
         parts, left = parts or 2, tiles % places
         split = 0 if left == 0 else left if parts == 1 or tiles < places else left + places
-        cut = cuts.stream(tiles, k_iters, split, min(places, tiles if split == 0 else split * k_iters))
+        grid = min(places, split * k_iters) if split else places
+        if tiles < places:  # all of them are shared, as by streamk
+            grid = model.best_grid(tiles, k_iters, places)
+        cut = cuts.stream(tiles, k_iters, split, grid)
     elif name == "tailsplit":
         left = tiles % places
         parts = min(parts or (model.best_tail_parts(left, k_iters, places, tiles - left) if left else 1), k_iters)
