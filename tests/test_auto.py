@@ -150,9 +150,24 @@ def test_shares_at_different_k_only_where_a_and_b_fit_the_l2() -> None:
     # asked for, they are simulated
     asked = rank(Problem(2816, 2816, 8192), H200, tiles=[BIG], variants=[Variant("hybrid")])
     assert asked.best.variant.schedule == "hybrid"
-    # shares that are equal parts of tiles walk through k together
-    long = rank(Problem(128 * 4, 256 * 11, 64 * 240), H200, tiles=[BIG])
-    assert Variant("streamk", 132) in {one.variant for one in long.choices}
+
+
+def test_shares_that_are_equal_parts_of_tiles_are_left_to_splitk() -> None:
+    # 44 tiles in three parts each fill 132 SMs: those of splitk that run side by side are at the same k
+    found = {one.variant for one in rank(Problem(128 * 4, 256 * 11, 64 * 60), H200, tiles=[BIG]).choices}
+    assert Variant("splitk", 3) in found
+    assert not {"streamk", "hybrid"} & {one.schedule for one in found}
+    named = rank(Problem(128 * 4, 256 * 11, 64 * 60), H200, tiles=[BIG], variants=[Variant("streamk", 132)])
+    assert named.best.variant == Variant("streamk", 132)
+
+
+def test_a_short_launch_cuts_tiles_only_for_a_microsecond() -> None:
+    ranking = rank(Problem(176, 664, 496), H200)  # H200, 2026-12: splitk:2 of gemm_mma 5.1 us, 64x128 persistent 4.0
+    fastest = min(ranking.choices, key=lambda one: one.predicted_ns)
+    assert fastest.is_cut
+    assert not ranking.best.is_cut
+    assert fastest.predicted_ns < ranking.best.predicted_ns < fastest.predicted_ns + auto.CUT_NS
+    assert "cut tiles must win by 3 %, or 1 us" in str(ranking)
 
 
 def test_few_of_many_are_simulated_within_a_second() -> None:
@@ -323,6 +338,6 @@ def test_a_kernel_of_few_schedules_is_given_those() -> None:
 
 def test_the_line_says_why_a_slower_simulation_is_taken() -> None:
     problem = Problem(2048, 4352, 4096)  # as in test_cut_tiles_must_win_by_more_than_their_simulation_errs
-    assert "; cut tiles must win by 3 %)" in str(rank(problem, H200))
+    assert "; cut tiles must win by 3 %, or 1 us)" in str(rank(problem, H200))
     assert "must win" not in str(rank(Problem(4096, 4096, 4096), H200))
     assert " ms, then" in str(rank(Problem(8192, 8192, 8192), H200))

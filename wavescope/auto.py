@@ -32,9 +32,11 @@ _HOPELESS = 1.5  # a sum so many times the least is not simulated
 _QUICK = 4  # so many times faster units that neither share an SM nor wait for one another are simulated
 _SPLITS = 2  # numbers of splits to consider for each tile
 _NAMED = 3  # runners-up that are named
-# Cut tiles must be so much faster.  H200, 2026-11, tests/benchmarks/h200_hopper.json: simulations of tail splits came
+# Cut tiles must be so much faster, by the more of the two.  H200, 2026-11, tests/benchmarks/h200_hopper.json: simulations of tail splits came
 # out 1.3 % short of the time (median of five, 128x256), those of the whole tiles that auto took 1.3 % long (of 55).
+# And in short launches, gemm_mma of less than 40 us (tests/data/predictions): 0.2 to 0.7 us short, and 0.8 to 1.2 us long.
 CUT_MARGIN = 1.03
+CUT_NS = 1000.0
 # Simulations of whole tiles that differ by less do not tell: of these those that fill their waves best.
 # 8192^3 on an H200: 128x192 (99 % full) and 256x192 (95 %) come out 0.2 % apart, and how much of the power cap idle
 # SMs leave to the others is a guess.
@@ -72,7 +74,7 @@ class Choice:
 
 @dataclass(frozen=True)
 class Ranking:
-    """Those that were simulated, the fastest first, but for CUT_MARGIN and TIE; `considered` counts all."""
+    """Those that were simulated, the fastest first, but for CUT_MARGIN, CUT_NS and TIE; `considered` counts all."""
 
     problem: Problem
     choices: tuple[Choice, ...]
@@ -93,7 +95,11 @@ class Ranking:
             for place, one in enumerate(shown)
             if any(one.predicted_ns < other.predicted_ns for other in shown[:place])
         ]
-        margin = f"; cut tiles must win by {100 * (CUT_MARGIN - 1):.0f} %" if any(one.is_cut for one in passed) else ""
+        margin = (
+            f"; cut tiles must win by {100 * (CUT_MARGIN - 1):.0f} %, or {CUT_NS / 1e3:g} us"
+            if any(one.is_cut for one in passed)
+            else ""
+        )
         tie = "; of equal times those that fill their waves" if any(not one.is_cut for one in passed) else ""
         return (
             f"auto takes {shown[0]}, {_time(shown[0].predicted_ns)}{then and f', then {then}'} "
@@ -164,13 +170,18 @@ def rank(
         if refused:
             raise refused[-1]
         raise UsageError(f"no schedule is left to choose from for {problem}; name one with --schedule")
-    found.sort(key=lambda one: (one.predicted_ns * (CUT_MARGIN if one.is_cut else 1.0), *_order(one)))
+    found.sort(key=lambda one: (_with_margin(one), *_order(one)))
     if not found[0].is_cut:
         tied = [one for one in found if not one.is_cut and one.predicted_ns <= TIE * found[0].predicted_ns]
         best = max(tied, key=lambda one: one.full)  # of equals the first
         found.remove(best)
         found.insert(0, best)
     return Ranking(problem, tuple(found), len(candidates))
+
+
+def _with_margin(one: Choice) -> float:
+    """The time to compare."""
+    return max(CUT_MARGIN * one.predicted_ns, one.predicted_ns + CUT_NS) if one.is_cut else one.predicted_ns
 
 
 def _promising(candidates: Sequence[Choice]) -> list[Choice]:
@@ -225,7 +236,7 @@ def _candidates(
     tiles, k_iters = tile.num_tiles(problem), tile.k_iters(problem)
     mean_k = k_iters if work is None else max(1, round(float(work.k_iters_of(problem, tile).mean())))
     sums = _Sums(costs, device.sms, ctas, tiles, mean_k)
-    whole, in_l2 = takes_turns(kernel), _read_bytes(problem) <= device.l2_bytes
+    whole, in_l2 = takes_turns(kernel), problem.read_bytes <= device.l2_bytes
     some = _schedules(costs, tiles, k_iters, device.sms * ctas, raster, work, whole, in_l2)
     for variant in variants or [one for one in some if one.schedule in named(kernel).schedules]:
         try:
@@ -255,10 +266,11 @@ def _schedules(
     """Schedules that differ from one another here, with the numbers that the grid-size model likes best.
 
     `whole`: only those that keep tiles whole.  `in_l2`: A and B fit the L2 together; where
-    they do not, Stream-K's shares at different k are left out.  All of k was then read at
-    once, from memory and not from the L2, which no calibration shows: its launches fit the
-    L2 (H200, 2026-11, while each CTA began at a k of its own: 2816 x 2816 x 8192 took 285 us
-    in place of 167).
+    they do not, Stream-K is left out.  Its CTAs are at several k at once, and what they read is
+    then read from memory, which no calibration shows: its launches fit the L2 (H200, 2026-11,
+    gemm_sm90: 2816 x 2816 x 8192 took 211 us in place of 168, 4352 x 4352 x 8192 in 128x128 tiles
+    851 in place of 416).  Also where its shares are equal parts of tiles: splitk has the same
+    units, those that run side by side at the same k (512 x 512 x 8192: 13.1 us, streamk 14.6).
     """
     yield Variant("persistent", raster=raster)
     if tiles > places:  # else it is the same
@@ -276,8 +288,7 @@ def _schedules(
     for number in by_time[:_SPLITS]:
         yield Variant("splitk", number, raster)
     grid = model.best_grid(tiles, k_iters, places)
-    total = tiles * k_iters
-    if tiles % grid and (in_l2 or in_step(total, k_iters, grid)):  # else every CTA has whole tiles
+    if in_l2 and not in_step(tiles * k_iters, k_iters, grid):
         yield Variant("streamk", grid, raster)
     if left == 0:
         return
@@ -286,11 +297,6 @@ def _schedules(
     parts = model.best_tail_parts(left, k_iters, places, tiles - left)
     if parts > 1:
         yield Variant("tailsplit", parts, raster)
-
-
-def _read_bytes(problem: Problem) -> int:
-    """Of A and B."""
-    return (problem.m + problem.n) * problem.k * problem.element_bytes
 
 
 @dataclass(frozen=True)

@@ -57,6 +57,11 @@ class Problem:
         """Bytes of one operand or output element."""
         return DTYPE_BYTES[self.dtype]
 
+    @property
+    def read_bytes(self) -> int:
+        """Bytes of A and B, without padding."""
+        return (self.m + self.n) * self.k * self.element_bytes
+
     def pitch(self, elements: int) -> int:
         """Leading dimension for rows of `elements`: padded to whole 16-byte chunks, long rows to 128 bytes."""
         alignment = LINE_BYTES if elements * self.element_bytes > LINE_BYTES else CHUNK_BYTES

@@ -104,7 +104,7 @@ def simulate(
         shared_bytes=shared_bytes,
         ctas_per_sm=ctas_per_sm,
         places=places,
-        notes=_notes(calibration, schedule, ctas_per_sm, reduction),
+        notes=_notes(calibration, schedule, device, ctas_per_sm, reduction),
         parts=schedule.parts,
         reduction=reduction,
         reducers=schedule.reducers,
@@ -115,7 +115,24 @@ def simulate(
     return Trace(tool_version, device, TIMER_STEP_NS, (launch,), recorded)
 
 
-def _notes(calibration: Calibration, schedule: Schedule, ctas_per_sm: int, reduction: Reduction) -> tuple[str, ...]:
+def reads_past_l2(schedule: Schedule, device: Device) -> str:
+    """A remark where CTAs at different k read from memory what they would find in a larger L2; else nothing.
+
+    No calibration shows that: its launches fit the L2 (H200, 2026-12, gemm_sm90 and gemm_mma at 92 to 243 MB: 1.0 to
+    2.0 times the estimate; auto leaves such schedules out).
+    """
+    need = schedule.problem.read_bytes
+    if not schedule.is_staggered.any() or need <= device.l2_bytes:
+        return ""
+    return (
+        f"A and B are {need / 1e6:.3g} MB, more than the L2 of {device.l2_bytes / 1e6:.3g} MB: CTAs at different k then "
+        "read from memory, and take longer than estimated, up to twice as long"
+    )
+
+
+def _notes(
+    calibration: Calibration, schedule: Schedule, device: Device, ctas_per_sm: int, reduction: Reduction
+) -> tuple[str, ...]:
     """What a reader must know before believing a simulated trace."""
     notes = [
         "simulated: no GPU ran this; unit costs, clock and turnaround are calibrated, noise is drawn from the seed",
@@ -132,6 +149,8 @@ def _notes(calibration: Calibration, schedule: Schedule, ctas_per_sm: int, reduc
             "k_iters of tiles that reach over the edge of C take longer: by how much was not recorded, "
             "and is left out here"
         )
+    if said := reads_past_l2(schedule, device):
+        notes.append(said)
     if schedule.num_slots:
         notes += _notes_on_split_tiles(calibration, schedule, ctas_per_sm, reduction)
     return tuple(notes)

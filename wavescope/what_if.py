@@ -19,6 +19,7 @@ from wavescope.problem import Tile
 from wavescope.raster import Raster
 from wavescope.replay import replay, schedule_of
 from wavescope.schedule import Schedule
+from wavescope.simulate import reads_past_l2
 from wavescope.states import launch_of
 from wavescope.trace import Launch, Trace
 from wavescope.trace_metadata import MAX_SMS
@@ -198,6 +199,8 @@ def _planned(trace: Trace, own: OwnCosts, change: Change) -> _Plan:
         notes.append(_estimated_note(costs, estimated))
     if "stream_slowdown" in costs.unseen and "stream_slowdown" in costs_used(schedule):
         notes.append(f"{change.text}: k_iters of staggered shares take longer, by how much is not known: left out.")
+    if said := reads_past_l2(schedule, device):
+        notes.append(f"{change.text}: {said}.")
     if "edge_slowdown" in costs.unseen and "edge_slowdown" in costs_used(schedule):
         notes.append(
             f"{change.text}: k_iters of tiles at the edge of C take longer, by how much is not known: left out."
