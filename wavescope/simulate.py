@@ -125,8 +125,8 @@ def reads_past_l2(schedule: Schedule, device: Device) -> str:
     if not schedule.is_staggered.any() or need <= device.l2_bytes:
         return ""
     return (
-        f"A and B are {need / 1e6:.3g} MB, more than the L2 of {device.l2_bytes / 1e6:.3g} MB: CTAs at different k then "
-        "read from memory, and take longer than estimated, up to twice as long"
+        f"A and B are {need / 1e6:.3g} MB, more than the L2 of {device.l2_bytes / 1e6:.3g} MB: CTAs at different k "
+        "then read from memory, and take longer than estimated, up to twice as long"
     )
 
 
