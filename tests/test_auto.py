@@ -20,7 +20,7 @@ from wavescope.cli.main import main
 from wavescope.comparison import Entry
 from wavescope.device import Device, virtual_device
 from wavescope.errors import DeviceError, ShapeError, UsageError
-from wavescope.kernels import KERNELS
+from wavescope.kernel_table import KERNELS
 from wavescope.problem import Problem, Tile
 from wavescope.schedule import SPLIT_SCHEDULES
 from wavescope.trace_file import load

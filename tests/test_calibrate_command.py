@@ -26,7 +26,7 @@ from wavescope.calibration_row import COLUMNS, Calibration, render
 from wavescope.cli.main import main
 from wavescope.device import Device, virtual_device
 from wavescope.errors import DeviceError, InputError, ShapeError, UsageError
-from wavescope.kernels import GEMM_MMA, GEMM_SIMT, GEMM_SM90
+from wavescope.kernel_table import GEMM_MMA, GEMM_SIMT, GEMM_SM90
 from wavescope.leave_one_out import leave_one_out
 from wavescope.problem import Problem, Tile
 from wavescope.simulate import simulate

@@ -10,7 +10,7 @@ import pytest
 
 from tests.synthetic import Span, spans_from, trace_from
 from tests.test_integrity import run
-from wavescope import kernels, tensor_maps
+from wavescope import kernel_table, kernels, tensor_maps
 from wavescope.analyze import analyze
 from wavescope.comparison import words_of
 from wavescope.device import virtual_device
@@ -49,7 +49,7 @@ def test_grids_are_whole_pairs(schedule: str, tiles: int, places: int, ctas: int
 
 
 @pytest.mark.parametrize("raster", ["row", "column", "grouped3", "grouped8"])
-@pytest.mark.parametrize("schedule", kernels.WHOLE_AND_STATIC)
+@pytest.mark.parametrize("schedule", kernel_table.WHOLE_AND_STATIC)
 @pytest.mark.parametrize(("m", "n"), [(7, 5), (8, 5), (1, 1), (1, 9), (9, 1), (12, 11)])
 def test_a_pair_has_neighbouring_units_in_every_round(schedule: str, raster: str, m: int, n: int) -> None:
     """What unit_of_peer in gemm_sm90.cu goes by: the other CTA's unit is this one's with the lowest bit turned."""
@@ -92,7 +92,7 @@ def test_each_of_a_pair_copies_a_box_of_its_own(
     asked: list[tuple[int, int]] = []
     monkeypatch.setattr(tensor_maps, "_encode", lambda *facts: asked.append(facts[-1]))
     operands = OperandSet(Problem(512, 512, 512, "bf16", layout), *[SimpleNamespace()] * 3)  # type: ignore[arg-type]
-    code = next(code for code in kernels.GEMM_SM90.codes if code.tile == Tile(128, 256, 64))
+    code = next(code for code in kernel_table.GEMM_SM90.codes if code.tile == Tile(128, 256, 64))
     tensor_maps.tensor_maps(operands, code, cluster)
     assert asked == [(64, 128), box, (64, 16)]
 
@@ -101,7 +101,7 @@ def test_a_turned_tile_copies_the_same_and_stores_more_rows_at_once(monkeypatch:
     asked: list[tuple[int, int]] = []
     monkeypatch.setattr(tensor_maps, "_encode", lambda *facts: asked.append(facts[-1]))
     operands = OperandSet(Problem(512, 512, 512, "bf16"), *[SimpleNamespace()] * 3)  # type: ignore[arg-type]
-    code = next(code for code in kernels.GEMM_SM90.codes if code.tile == Tile(136, 256, 64))
+    code = next(code for code in kernel_table.GEMM_SM90.codes if code.tile == Tile(136, 256, 64))
     assert code.turned
     tensor_maps.tensor_maps(operands, code)
     assert asked == [(64, 136), (64, 256), (64, 32)]
@@ -113,7 +113,7 @@ def test_only_the_kernel_of_pairs_needs_pairs() -> None:
         kernel.name: kernels.facts(
             Problem(64, 64, 64, kernel.dtypes[0]), kernel.codes[0].tile, device, kernel_name=kernel.name
         ).cluster
-        for kernel in kernels.ALL_KERNELS
+        for kernel in kernel_table.ALL_KERNELS
     }
     assert {name for name, cluster in clusters.items() if cluster == 2} == {"gemm_sm90_cluster2"}
     assert set(clusters.values()) == {1, 2}

@@ -19,7 +19,8 @@ from wavescope.fixup_costs import estimated_beside_cycles
 from wavescope.grid_model import GridModel
 from wavescope.job_costs import costs_used
 from wavescope.jobs import beside_a_share
-from wavescope.kernels import GEMM_SM90, adds_beside, copies_ahead, takes_turns
+from wavescope.kernel_table import GEMM_SM90
+from wavescope.kernels import adds_beside, copies_ahead, takes_turns
 from wavescope.launch_costs import fixup_cycles, gap_cycles, prologue_and_exit_cycles, recorded_launch
 from wavescope.leave_one_out import leave_one_out
 from wavescope.problem import Problem, Tile

@@ -16,7 +16,8 @@ from wavescope.cli.main import main
 from wavescope.cli.options import kernel_name
 from wavescope.device import virtual_device
 from wavescope.errors import DeviceError, UsageError
-from wavescope.kernels import GEMM_MMA, default_tile, facts, kernel_for
+from wavescope.kernel_table import GEMM_MMA
+from wavescope.kernels import default_tile, facts, kernel_for
 from wavescope.problem import Problem, Tile
 from wavescope.replay import replay, schedule_of
 from wavescope.trace_file import load

@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from wavescope import kernels, nvrtc
+from wavescope import kernel_table, kernels, nvrtc
 from wavescope.device import list_devices, virtual_device
 from wavescope.errors import CompileError, DeviceError, UsageError
-from wavescope.kernels import (
+from wavescope.kernel_table import (
     GEMM_MMA,
     GEMM_MMA_SYNC,
     GEMM_SIMT_16,
@@ -58,7 +58,7 @@ def compile_code(
     ("kernel", "code", "schedule"),
     [
         pytest.param(kernel, code, schedule, id=f"{kernel.name}-{code.tile}-{schedule}")
-        for kernel in kernels.ALL_KERNELS
+        for kernel in kernel_table.ALL_KERNELS
         for code in kernel.codes
         for schedule in kernel.schedules
     ],
@@ -75,7 +75,7 @@ def test_probe_off_leaves_no_clock_read(kernel: Kernel, code: TileCode, schedule
     ("kernel", "code", "schedule"),
     [
         pytest.param(kernel, code, schedule, id=f"{kernel.name}-{code.tile}-{schedule}")
-        for kernel in kernels.ALL_KERNELS
+        for kernel in kernel_table.ALL_KERNELS
         for i, code in enumerate(kernel.codes)
         for j, schedule in enumerate(kernel.schedules)
         if i % len(kernel.schedules) == j or j % len(kernel.codes) == i  # each tile, and each schedule
@@ -126,21 +126,21 @@ def test_ordinary_cores_take_16_bit_operands_whole(dtype: Dtype, rounds: str, la
     assert "STG.E.64" in text
 
 
-@pytest.mark.parametrize("kernel", kernels.STEPS, ids=lambda kernel: kernel.name)
+@pytest.mark.parametrize("kernel", kernel_table.STEPS, ids=lambda kernel: kernel.name)
 def test_a_step_of_the_ladder_runs_only_where_it_is_named(kernel: Kernel) -> None:
     h200, problem = virtual_device("h200"), Problem(4096, 4096, 4096, kernel.dtypes[0])
     assert kernels.kernel_for(problem, h200, kernel.name) is kernel
     for code in kernel.codes:
         assert kernels.kernel_for(problem, h200, kernel.name, code.tile) is kernel
-        if any(code.tile == other.tile for one in kernels.KERNELS for other in one.codes if "bf16" in one.dtypes):
-            assert kernels.kernel_for(problem, h200, tile=code.tile) in kernels.KERNELS
+        if any(code.tile == other.tile for one in kernel_table.KERNELS for other in one.codes if "bf16" in one.dtypes):
+            assert kernels.kernel_for(problem, h200, tile=code.tile) in kernel_table.KERNELS
         else:
             with pytest.raises(UsageError, match=f"tile {code.tile} is not one of"):
                 kernels.kernel_for(problem, h200, tile=code.tile)
 
 
 def test_a_schedule_that_a_kernel_lacks_is_refused() -> None:
-    for kernel in kernels.ALL_KERNELS:
+    for kernel in kernel_table.ALL_KERNELS:
         for schedule in SCHEDULES:
             if schedule in kernel.schedules:
                 kernels.require_schedule(kernel.name, schedule)
@@ -215,7 +215,7 @@ def test_hopper_kernel_is_what_it_says(kernel: Kernel, code: TileCode, schedule:
     cubin = compile_code(kernel, code, schedule, False, "h200")
     text = without_reports(sass(cubin))
     for instruction in HOPPER_INSTRUCTIONS:
-        if instruction.startswith("USETMAXREG") and code.threads == kernels.WARPGROUP:
+        if instruction.startswith("USETMAXREG") and code.threads == kernel_table.WARPGROUP:
             continue  # two warpgroups find registers enough
         assert instruction in text, instruction
     assert "HMMA" not in text.replace("HGMMA", "")
@@ -276,7 +276,7 @@ def test_compiles_for_every_architecture(device_key: str) -> None:
     arch = architecture(device.compute_capability)
     for name in ("operands", "check", "timer", "spin"):
         assert compile_kernel(kernel_directory() / f"{name}.cu", {}, arch).path.stat().st_size > 0
-    for kernel in kernels.ALL_KERNELS:
+    for kernel in kernel_table.ALL_KERNELS:
         if not kernel.runs_on(device):
             with pytest.raises(DeviceError, match="needs compute capability"):
                 kernels.kernel_for(Problem(1, 1, 1, kernel.dtypes[0]), device, kernel.name)
@@ -334,7 +334,7 @@ def test_default_tile() -> None:
     assert kernels.default_tile(Problem(2304, 2304, 4096), h200) == Tile(128, 256, 64)
     assert kernels.default_tile(Problem(1, 1, 1), h200, "gemm_mma") == Tile(64, 64, 64)
     for device in list_devices().values():
-        for kernel in kernels.ALL_KERNELS:
+        for kernel in kernel_table.ALL_KERNELS:
             if kernel.runs_on(device):
                 problem = Problem(300, 300, 300, kernel.dtypes[0])
                 tile = kernels.default_tile(problem, device, kernel.name)
@@ -351,7 +351,7 @@ def test_unknown_tile_names_the_known_ones() -> None:
     ("kernel", "code"),
     [
         pytest.param(kernel, code, id=f"{kernel.name}-{code.tile}")
-        for kernel in kernels.ALL_KERNELS
+        for kernel in kernel_table.ALL_KERNELS
         for code in kernel.codes
     ],
 )
@@ -371,5 +371,5 @@ def test_recorded_registers_give_the_compilers_occupancy(kernel: Kernel, code: T
 def test_no_default_tile_spills_on_any_architecture() -> None:
     table = csv.DictReader((Path(kernels.__file__).parent / "data/registers.csv").read_text().splitlines())
     rows = list(table)
-    assert {row["kernel"] for row in rows} == {kernel.name for kernel in kernels.ALL_KERNELS}
+    assert {row["kernel"] for row in rows} == {kernel.name for kernel in kernel_table.ALL_KERNELS}
     assert [row for row in rows if row["spill_bytes"] != "0"] == []

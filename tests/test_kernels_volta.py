@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from wavescope import kernels
+from wavescope import kernel_table, kernels
 from wavescope.device import virtual_device
-from wavescope.kernels import GEMM_SIMT
+from wavescope.kernel_table import GEMM_SIMT
 from wavescope.nvrtc import LANGUAGE, kernel_directory
 from wavescope.problem import LAYOUTS, Problem
 from wavescope.schedule import SCHEDULES
@@ -58,7 +58,7 @@ def test_gemm_simt(nvrtc12: ctypes.CDLL, schedule: str, layout: str) -> None:
 
 
 def test_what_volta_lacks_is_found(nvrtc12: ctypes.CDLL) -> None:
-    device, tile = virtual_device("h200"), kernels.GEMM_MMA.codes[0].tile
+    device, tile = virtual_device("h200"), kernel_table.GEMM_MMA.codes[0].tile
     problem = Problem(64, 64, 64)
     defines = kernels.defines(problem, kernels.facts(problem, tile, device), "fixed", probe=False)
     status, log = compile_for_volta(nvrtc12, "gemm_mma", defines)

@@ -16,7 +16,7 @@ import pytest
 from tests import compare_fixture as fixture
 from tests.test_cli_errors import failed
 from tests.test_compare_report import joined, paths, section
-from wavescope import calibration, cuda_device, kernels
+from wavescope import calibration, cuda_device, kernel_table, kernels
 from wavescope.calibration import table
 from wavescope.cli import target
 from wavescope.cli.main import main
@@ -74,7 +74,7 @@ def test_every_rung_is_a_tile_of_a_kernel_that_runs_both_schedules() -> None:
     for rung in RUNGS:
         kernel = kernels.named(rung.kernel)
         assert rung.tile in [code.tile for code in kernel.codes]
-        assert set(kernels.WHOLE_AND_STATIC) <= set(kernel.schedules)
+        assert set(kernel_table.WHOLE_AND_STATIC) <= set(kernel.schedules)
         assert {"bf16", "fp16"} <= set(kernel.dtypes)
 
 

@@ -17,7 +17,7 @@ from wavescope.calibration_launches import plans
 from wavescope.calibration_row import COLUMNS, render
 from wavescope.device import virtual_device
 from wavescope.errors import InputError
-from wavescope.kernels import GEMM_SM90, KERNELS
+from wavescope.kernel_table import GEMM_SM90, KERNELS
 from wavescope.launch_costs import recorded_launch
 from wavescope.power_cap import capped_tflops, stretch
 from wavescope.problem import Problem, Tile

@@ -13,7 +13,7 @@ from wavescope.calibrate import each_launch, groups_of
 from wavescope.calibration_row import Calibration
 from wavescope.device import virtual_device
 from wavescope.integrity import check
-from wavescope.kernels import GEMM_MMA, GEMM_SIMT, KERNELS, Kernel
+from wavescope.kernel_table import GEMM_MMA, GEMM_SIMT, KERNELS, Kernel
 from wavescope.leave_one_out import leave_one_out
 from wavescope.problem import Problem
 from wavescope.replay import replay, schedule_of

@@ -9,10 +9,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from wavescope import kernels
+from wavescope import kernel_table, kernels
 from wavescope.device import virtual_device
 from wavescope.errors import CompileError, UsageError
-from wavescope.kernels import GEMM_MMA, GEMM_SIMT
+from wavescope.kernel_table import GEMM_MMA, GEMM_SIMT
 from wavescope.nvrtc import compile_kernel, kernel_directory
 from wavescope.operands import _CHECK_BLOCK, k_ends_of_checks
 from wavescope.problem import Problem, Tile
@@ -202,7 +202,7 @@ def test_each_block_of_the_check_ends_where_its_tile_does(monkeypatch: pytest.Mo
 
 def test_a_tile_that_is_not_whole_blocks_of_the_check_is_refused() -> None:
     refused = set()
-    for kernel in kernels.KERNELS:
+    for kernel in kernel_table.KERNELS:
         for code in kernel.codes:
             problem, work = Problem(500, 700, 300, kernel.dtypes[0]), Work("ragged", 3)
             if code.tile.m % _CHECK_BLOCK == code.tile.n % _CHECK_BLOCK == 0:
@@ -214,7 +214,7 @@ def test_a_tile_that_is_not_whole_blocks_of_the_check_is_refused() -> None:
     assert refused
 
 
-def defines(kernel: kernels.Kernel, code: kernels.TileCode, schedule: str, probe: bool) -> dict[str, int]:
+def defines(kernel: kernel_table.Kernel, code: kernel_table.TileCode, schedule: str, probe: bool) -> dict[str, int]:
     problem = Problem(code.tile.m, code.tile.n, code.tile.k, kernel.dtypes[0])
     facts = kernels.facts(problem, code.tile, virtual_device("h200"), kernel_name=kernel.name)
     return kernels.defines(problem, facts, schedule, probe, irregular=True)
@@ -223,14 +223,14 @@ def defines(kernel: kernels.Kernel, code: kernels.TileCode, schedule: str, probe
 @pytest.mark.parametrize("schedule", WHOLE)
 def test_kernels_of_irregular_work_compile_and_do_not_spill(schedule: str) -> None:
     pytest.importorskip("cuda.bindings.nvrtc")
-    for kernel in kernels.KERNELS:
+    for kernel in kernel_table.KERNELS:
         for code in kernel.codes:
             source = kernel_directory() / f"{kernel.file}.cu"
             assert compile_kernel(source, defines(kernel, code, schedule, False), "sm_90a").spill_bytes == 0, code
 
 
 @pytest.mark.parametrize("kernel", [GEMM_MMA, GEMM_SIMT], ids=lambda kernel: kernel.name)
-def test_a_kernel_that_splits_tiles_does_not_compile_for_it(kernel: kernels.Kernel) -> None:
+def test_a_kernel_that_splits_tiles_does_not_compile_for_it(kernel: kernel_table.Kernel) -> None:
     pytest.importorskip("cuda.bindings.nvrtc")
     with pytest.raises(CompileError, match="only whole tiles have k_iters of their own"):
         compile_kernel(

@@ -15,7 +15,8 @@ from wavescope.calibration_row import Calibration
 from wavescope.device import Device
 from wavescope.errors import ShapeError, UsageError
 from wavescope.grid_model import MAX_SPLITS, in_step
-from wavescope.kernels import KERNELS, facts, fitting_tiles, kernel_for, named, reads_whole_lines, takes_turns
+from wavescope.kernel_table import KERNELS
+from wavescope.kernels import facts, fitting_tiles, kernel_for, named, reads_whole_lines, takes_turns
 from wavescope.occupancy import Resources, require_fit
 from wavescope.power_cap import stretch
 from wavescope.problem import Problem, Tile

@@ -11,7 +11,8 @@ from itertools import zip_longest
 from wavescope.device import Device
 from wavescope.errors import ShapeError, UsageError
 from wavescope.grid_model import GridModel
-from wavescope.kernels import KERNELS, copies_ahead, facts, fitting_tiles, kernel_for, takes_turns
+from wavescope.kernel_table import KERNELS
+from wavescope.kernels import copies_ahead, facts, fitting_tiles, kernel_for, takes_turns
 from wavescope.occupancy import Resources, require_fit
 from wavescope.problem import Dtype, Problem, Tile
 from wavescope.schedule import SPLIT_SCHEDULES

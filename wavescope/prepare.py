@@ -15,7 +15,8 @@ from wavescope.cuda_device import kernel_timeout
 from wavescope.device import Device, sm_count_note
 from wavescope.errors import DeviceError, LaunchError
 from wavescope.grid_model import UNCALIBRATED, GridModel
-from wavescope.kernels import GEMM_SM90, KernelFacts, defines, require_schedule
+from wavescope.kernel_table import GEMM_SM90
+from wavescope.kernels import KernelFacts, defines, require_schedule
 from wavescope.launch import (
     Function,
     Stream,

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from wavescope.cuda_device import DRIVER_LIBRARY
 from wavescope.errors import DeviceError
-from wavescope.kernels import BOX_COLUMNS, STORE_ROWS, TURNED_STORE_ROWS, TileCode
+from wavescope.kernel_table import BOX_COLUMNS, STORE_ROWS, TURNED_STORE_ROWS, TileCode
 from wavescope.operands import OperandSet
 from wavescope.problem import Dtype
 

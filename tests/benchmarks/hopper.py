@@ -38,7 +38,8 @@ from wavescope.calibration import model_of
 from wavescope.cuda_device import driver_version, query
 from wavescope.device import Device
 from wavescope.errors import UsageError
-from wavescope.kernels import GEMM_SM90, GEMM_SM90_PINGPONG, facts
+from wavescope.kernel_table import GEMM_SM90, GEMM_SM90_PINGPONG
+from wavescope.kernels import facts
 from wavescope.launch import Stream, open_stream, wait
 from wavescope.library import cublas, heuristics, library_version
 from wavescope.measure import measure, verify_one

@@ -21,7 +21,7 @@ from wavescope.analyze import analyze
 from wavescope.comparison import entries
 from wavescope.cuda_device import query
 from wavescope.duel import duel
-from wavescope.kernels import GEMM_MMA
+from wavescope.kernel_table import GEMM_MMA
 from wavescope.problem import Problem, Tile
 from wavescope.variant import Variant
 from wavescope.work import Work

@@ -11,7 +11,7 @@ import csv
 import sys
 from pathlib import Path
 
-from wavescope import kernels, nvrtc
+from wavescope import kernel_table, kernels, nvrtc
 from wavescope.device import list_devices
 from wavescope.problem import Problem
 
@@ -22,7 +22,7 @@ def rows(names: list[str]) -> list[dict[str, str | int]]:
     """One row a kernel (of `names`, or any), tile and compute capability: plain fixed, and the worst of all variants."""
     capabilities = {device.compute_capability: device for device in list_devices().values()}
     table: list[dict[str, str | int]] = []
-    for kernel in (kernel for kernel in kernels.ALL_KERNELS if kernel.name in names or not names):
+    for kernel in (kernel for kernel in kernel_table.ALL_KERNELS if kernel.name in names or not names):
         for code in kernel.codes:
             for capability, device in sorted(capabilities.items()):
                 if capability < (7, 5) or not kernel.runs_on(device):  # NVRTC 13 starts at 7.5

@@ -25,7 +25,7 @@ from wavescope.analyze import analyze
 from wavescope.comparison import entries
 from wavescope.cuda_device import query
 from wavescope.duel import duel
-from wavescope.kernels import GEMM_MMA, KERNELS, Kernel
+from wavescope.kernel_table import GEMM_MMA, KERNELS, Kernel
 from wavescope.problem import Problem, Tile
 from wavescope.schedule import wave_efficiency
 from wavescope.variant import Variant

@@ -15,7 +15,7 @@ import numpy as np
 
 from wavescope.calibration_launches import ALL_PLACES, planned
 from wavescope.cuda_device import query
-from wavescope.kernels import GEMM_MMA, GEMM_SIMT
+from wavescope.kernel_table import GEMM_MMA, GEMM_SIMT
 from wavescope.measure import measure
 from wavescope.problem import Problem, Tile
 from wavescope.trace import Trace, join

@@ -6,10 +6,11 @@ python tests/gpu/small_launches.py [KERNEL ...]    by default all kernels that r
 import itertools
 import sys
 
-from wavescope import kernels
+from wavescope import kernel_table
 from wavescope.cuda_device import query
 from wavescope.device import Device
-from wavescope.kernels import Kernel, facts
+from wavescope.kernel_table import Kernel
+from wavescope.kernels import facts
 from wavescope.launch import open_stream, wait
 from wavescope.measure import verify_integers
 from wavescope.prepare import Prepared, prepare, require_met, run
@@ -70,8 +71,8 @@ def smallest(kernel: Kernel) -> list[Tile]:
 
 def main() -> None:
     device = query(0)
-    names = sys.argv[1:] or [kernel.name for kernel in kernels.KERNELS if kernel.runs_on(device)]
-    for kernel in kernels.KERNELS:
+    names = sys.argv[1:] or [kernel.name for kernel in kernel_table.KERNELS if kernel.runs_on(device)]
+    for kernel in kernel_table.KERNELS:
         if kernel.name in names:
             for tile in smallest(kernel):
                 whole_tiles(kernel, tile, device)

@@ -10,12 +10,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from wavescope import kernels
+from wavescope import kernel_table, kernels
 from wavescope.device import Device
 from wavescope.duel import duel
 from wavescope.errors import DeviceError, IntegrityError, LaunchError
 from wavescope.integrity import check
-from wavescope.kernels import Kernel
+from wavescope.kernel_table import Kernel
 from wavescope.ladder import RUNGS, climb, steps
 from wavescope.launch import Stream, allocate, download, fill_bytes, launch, load, open_stream, timed_ns, upload, wait
 from wavescope.measure import measure, timer_step_ns, verify_integers, verify_one
@@ -67,7 +67,7 @@ def ready(
 
 def drawn(draw: random.Random, problem: Problem, device: Device) -> tuple[str, Tile]:
     """A kernel that runs here, and one of its tiles that the check can verify with unequal k."""
-    able = [kernel for kernel in kernels.KERNELS if problem.dtype in kernel.dtypes and kernel.runs_on(device)]
+    able = [kernel for kernel in kernel_table.KERNELS if problem.dtype in kernel.dtypes and kernel.runs_on(device)]
     kernel = draw.choice(able)
     return kernel.name, draw.choice([code.tile for code in kernel.codes if code.tile.m % 64 == code.tile.n % 64 == 0])
 
@@ -123,7 +123,7 @@ def compile_all(kernel: Kernel, shapes: list[tuple[Problem, Tile, str]], device:
 
 
 @pytest.mark.parametrize("part", range(SHAPE_PARTS))
-@pytest.mark.parametrize("kernel", kernels.KERNELS, ids=lambda kernel: kernel.name)
+@pytest.mark.parametrize("kernel", kernel_table.KERNELS, ids=lambda kernel: kernel.name)
 def test_random_shapes_are_right(device: Device, kernel: Kernel, part: int) -> None:
     """Every schedule on every shape: plain and probed exactly on integers, records as scheduled, plain on normals."""
     if not kernel.runs_on(device):
@@ -223,7 +223,7 @@ FAULTS = ("a dropped k_iter", "a wrong tile")
 
 
 @pytest.mark.parametrize("fault", FAULTS)
-@pytest.mark.parametrize("kernel", kernels.KERNELS, ids=lambda kernel: kernel.name)
+@pytest.mark.parametrize("kernel", kernel_table.KERNELS, ids=lambda kernel: kernel.name)
 def test_faults_can_be_planted(kernel: Kernel, fault: str) -> None:
     """Needs no device: what a fault replaces stands once in the kernel."""
     source = (kernel_directory() / f"{kernel.file}.cu").read_text()
@@ -234,7 +234,11 @@ def test_faults_can_be_planted(kernel: Kernel, fault: str) -> None:
 @pytest.mark.parametrize("layout", ["tn", "nn"])
 @pytest.mark.parametrize(
     ("kernel", "dtype"),
-    [pytest.param(kernel, dtype, id=f"{kernel.name}-{dtype}") for kernel in kernels.KERNELS for dtype in kernel.dtypes],
+    [
+        pytest.param(kernel, dtype, id=f"{kernel.name}-{dtype}")
+        for kernel in kernel_table.KERNELS
+        for dtype in kernel.dtypes
+    ],
 )
 def test_planted_faults_are_caught(
     device: Device, kernel: Kernel, dtype: str, layout: str, fault: str, tmp_path: Path
@@ -364,7 +368,7 @@ STEP_SHAPES = ((1, 1, 1), (257, 513, 200), (640, 512, 576), (300, 1000, 71), (11
 
 @pytest.mark.parametrize("raster", RASTERS)
 @pytest.mark.parametrize("layout", LAYOUTS)
-@pytest.mark.parametrize("kernel", kernels.STEPS, ids=lambda kernel: kernel.name)
+@pytest.mark.parametrize("kernel", kernel_table.STEPS, ids=lambda kernel: kernel.name)
 def test_steps_of_the_ladder_are_right(device: Device, kernel: Kernel, layout: Layout, raster: str) -> None:
     if not kernel.runs_on(device):
         pytest.skip(f"{device.name} has not the instructions of {kernel.name}")
@@ -382,7 +386,7 @@ def test_steps_of_the_ladder_are_right(device: Device, kernel: Kernel, layout: L
                     verify_one(prepared, prepared.functions.plain, "normal", stream)
 
 
-@pytest.mark.parametrize("kernel", kernels.STEPS, ids=lambda kernel: kernel.name)
+@pytest.mark.parametrize("kernel", kernel_table.STEPS, ids=lambda kernel: kernel.name)
 def test_steps_take_tiles_of_unequal_k(device: Device, kernel: Kernel) -> None:
     if not kernel.runs_on(device):
         pytest.skip(f"{device.name} has not the instructions of {kernel.name}")

@@ -8,7 +8,7 @@ import pytest
 
 from wavescope import kernels
 from wavescope.device import Device
-from wavescope.kernels import GEMM_MMA, GEMM_SM90, GEMM_SM90_PINGPONG, Kernel
+from wavescope.kernel_table import GEMM_MMA, GEMM_SM90, GEMM_SM90_PINGPONG, Kernel
 from wavescope.launch import allocate, download, fill_bytes, launch, load, open_stream, wait
 from wavescope.measure import verify_integers, verify_one
 from wavescope.nvrtc import architecture, compile_kernel

@@ -8,15 +8,15 @@ from pathlib import Path
 
 import pytest
 
-from wavescope import kernels
+from wavescope import kernel_table
 from wavescope.device import Device
-from wavescope.kernels import Kernel
+from wavescope.kernel_table import Kernel
 
 SANITIZER = shutil.which("compute-sanitizer") or shutil.which("compute-sanitizer", path="/usr/local/cuda/bin")
 
 
 @pytest.mark.parametrize("tool", ["memcheck", "racecheck", "initcheck", "synccheck"])
-@pytest.mark.parametrize("kernel", kernels.KERNELS, ids=lambda kernel: kernel.name)
+@pytest.mark.parametrize("kernel", kernel_table.KERNELS, ids=lambda kernel: kernel.name)
 def test_nothing_is_found(device: Device, kernel: Kernel, tool: str) -> None:
     if not kernel.runs_on(device):
         pytest.skip(f"{device.name} lacks the instructions of {kernel.name}")

@@ -29,7 +29,7 @@ def variant_of(words: Sequence[str]) -> Variant:
     """
     from wavescope.cli.contenders import BETWEEN
     from wavescope.comparison import LIBRARY
-    from wavescope.kernels import WHOLE_AND_STATIC
+    from wavescope.kernel_table import WHOLE_AND_STATIC
     from wavescope.variant import Variant
 
     named = [word for word in words if word.strip().lower() not in (*BETWEEN, LIBRARY)]

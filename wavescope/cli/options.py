@@ -90,7 +90,7 @@ def kernel_name(word: str) -> str | None:
 
     Raises: UsageError naming the kernels there are.
     """
-    from wavescope.kernels import ALL_KERNELS
+    from wavescope.kernel_table import ALL_KERNELS
 
     names = tuple(kernel.name for kernel in ALL_KERNELS)
     short = {name.removeprefix("gemm_"): name for name in names}
