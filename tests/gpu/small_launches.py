@@ -7,6 +7,7 @@ import itertools
 import sys
 
 from wavescope import kernel_table
+from wavescope.calibration_launches import ALL_PLACES
 from wavescope.cuda_device import query
 from wavescope.device import Device
 from wavescope.kernel_table import Kernel
@@ -45,7 +46,7 @@ def cut_tiles(kernel: Kernel, tile: Tile, device: Device) -> None:
     for (m, n, k), text, reduction in itertools.product(shapes, texts, ("", "@atomic")):
         problem = Problem(m, n, k, kernel.dtypes[0])
         alone = facts(problem, tile, device, most_ctas=1, kernel_name=kernel.name)
-        prepared = prepare(problem, tile, Variant.parse(text + reduction), device, 0, alone)
+        prepared = prepare(problem, tile, Variant.parse(text + reduction), device, 0, alone, ALL_PLACES)
         assert prepared.schedule.num_slots > 0, (problem, text)
         check(prepared, f"{problem} {text}{reduction}")
     problem = Problem(tile.m - 1, tile.n - 3, MANY * tile.k, kernel.dtypes[0])

@@ -11,9 +11,11 @@ import numpy as np
 import pytest
 
 from wavescope import kernel_table, kernels
+from wavescope.calibration_launches import ALL_PLACES
 from wavescope.device import Device
 from wavescope.duel import duel
 from wavescope.errors import DeviceError, IntegrityError, LaunchError
+from wavescope.grid_model import UNCALIBRATED, GridModel
 from wavescope.integrity import check
 from wavescope.kernel_table import Kernel
 from wavescope.ladder import RUNGS, climb, steps
@@ -59,10 +61,11 @@ def ready(
     work: Work | None = None,
     sets: tuple[OperandSet, ...] = (),
     kernel: str | None = None,
+    model: GridModel = UNCALIBRATED,
 ) -> Prepared:
     variant = Variant.parse(schedule, Raster(raster))
     facts = kernels.facts(problem, tile, device, kernel_name=kernel)
-    return prepare(problem, tile, variant, device, 0, facts, work=work, sets=sets)
+    return prepare(problem, tile, variant, device, 0, facts, model, work=work, sets=sets)
 
 
 def drawn(draw: random.Random, problem: Problem, device: Device) -> tuple[str, Tile]:
@@ -130,12 +133,13 @@ def test_random_shapes_are_right(device: Device, kernel: Kernel, part: int) -> N
         pytest.skip(f"{device.name} lacks the instructions of {kernel.name}")
     shapes = shapes_of(kernel, part)
     compile_all(kernel, shapes, device)
-    for problem, tile, raster in shapes:
+    for number, (problem, tile, raster) in enumerate(shapes):
         sets = (allocate_set(problem),)
         stream = open_stream(0, str(problem))
         step_ns = None
+        model = (UNCALIBRATED, ALL_PLACES)[number % 2]  # as many CTAs as pay, or as fit: few tiles then have many peers
         for schedule in VARIANTS:
-            prepared = ready(problem, tile, schedule, raster, device, sets=sets, kernel=kernel.name)
+            prepared = ready(problem, tile, schedule, raster, device, sets=sets, kernel=kernel.name, model=model)
             step_ns = step_ns or timer_step_ns(prepared.functions.timer, stream)
             verify_integers(prepared, SHAPE_SEED, stream)
             try:
