@@ -167,7 +167,7 @@ def test_a_short_launch_cuts_tiles_only_for_a_microsecond() -> None:
     assert fastest.is_cut
     assert not ranking.best.is_cut
     assert fastest.predicted_ns < ranking.best.predicted_ns < fastest.predicted_ns + auto.CUT_NS
-    assert "cut tiles must win by 3 %, or 1 us" in str(ranking)
+    assert "cut tiles must win by 3 % and by 1 us" in str(ranking)
 
 
 def test_few_of_many_are_simulated_within_a_second() -> None:
@@ -338,6 +338,6 @@ def test_a_kernel_of_few_schedules_is_given_those() -> None:
 
 def test_the_line_says_why_a_slower_simulation_is_taken() -> None:
     problem = Problem(2048, 4352, 4096)  # as in test_cut_tiles_must_win_by_more_than_their_simulation_errs
-    assert "; cut tiles must win by 3 %, or 1 us)" in str(rank(problem, H200))
+    assert "; cut tiles must win by 3 % and by 1 us)" in str(rank(problem, H200))
     assert "must win" not in str(rank(Problem(4096, 4096, 4096), H200))
     assert " ms, then" in str(rank(Problem(8192, 8192, 8192), H200))

@@ -17,11 +17,11 @@ from wavescope.grid_model import UNCALIBRATED, GridModel
 from wavescope.launch_costs import fixup_cycles, gap_cycles, prologue_and_exit_cycles, recorded_launch
 from wavescope.leave_one_out import leave_one_out, predict
 from wavescope.problem import Problem, Tile
-from wavescope.replay import replay, schedule_of
+from wavescope.replay import replay
 from wavescope.schedule import decompose
 from wavescope.simulate import simulate
 from wavescope.trace import Kind, Trace
-from wavescope.variant import Variant
+from wavescope.variant import Variant, schedule_of
 
 FIXUPS = ("partial_cycles", "add_cycles", "share_cycles", "spare_cycles")
 

@@ -312,3 +312,24 @@ def test_all_keeps_to_what_the_kernel_runs(capsys: pytest.CaptureFixture[str]) -
     assert main([*words, "--kernel", "gemm_sm90_cluster2"]) == 0
     found = json.loads(capsys.readouterr().out)
     assert [one["name"] for one in found["contenders"]] == ["fixed", "persistent"]
+
+
+def test_a_simulated_verdict_says_what_it_leaves_out_past_the_l2(capsys: pytest.CaptureFixture[str]) -> None:
+    def told(*words: str, k: int) -> str:
+        problem = ["--m", "4352", "--n", "4352", "--k", str(k), "--tile", "128x128x64", "--device", "virtual:h200"]
+        assert main(["compare", *words, *problem]) == 0
+        return " ".join(capsys.readouterr().out.split())
+
+    said = "CTAs of streamk are at different k and read past the L2 here, which a simulation leaves out"
+    assert said in told("fixed", "streamk", k=8192)
+    assert said in told("streamk", "fixed", k=8192)
+    assert "past the L2" not in told("fixed", "streamk", k=2048)
+    assert "past the L2" not in told("fixed", "persistent", k=8192)
+
+
+def test_a_hybrid_of_few_tiles_is_described_as_it_ran(capsys: pytest.CaptureFixture[str]) -> None:
+    problem = ["--m", "512", "--n", "512", "--k", "8192", "--tile", "128x256x64", "--kernel", "gemm_mma"]
+    assert main(["compare", "fixed", "hybrid", "streamk", *problem, "--device", "virtual:h200", "--json"]) == 0
+    _, hybrid, streamk = json.loads(capsys.readouterr().out)["contenders"]
+    assert hybrid["ran"].startswith("hybrid: 8 tiles shared by ")
+    assert int(hybrid["ran"].split()[5]) == int(streamk["ran"].split()[1]) < 132

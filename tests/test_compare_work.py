@@ -13,8 +13,8 @@ from wavescope.cli.contenders import contenders
 from wavescope.cli.main import main
 from wavescope.comparison import words_of
 from wavescope.problem import Problem, Tile
-from wavescope.replay import schedule_of
 from wavescope.trace_file import load
+from wavescope.variant import schedule_of
 from wavescope.work import Work
 
 SIZES = ["--m", "2304", "--n", "2304", "--k", "4096", "--tile", "128x256x64", "--kernel", "mma"]

@@ -14,10 +14,9 @@ from wavescope.calibration import table
 from wavescope.calibration_row import render
 from wavescope.integrity import check
 from wavescope.jobs import beside_a_share
-from wavescope.replay import schedule_of
 from wavescope.trace import NULL, Kind, Launch, Spans, Trace
 from wavescope.trace_file import load
-from wavescope.variant import Variant
+from wavescope.variant import Variant, schedule_of
 from wavescope.virtual import run
 from wavescope.virtual_comparison import span_ns
 

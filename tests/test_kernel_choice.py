@@ -19,8 +19,9 @@ from wavescope.errors import DeviceError, UsageError
 from wavescope.kernel_table import GEMM_MMA
 from wavescope.kernels import default_tile, facts, kernel_for
 from wavescope.problem import Problem, Tile
-from wavescope.replay import replay, schedule_of
+from wavescope.replay import replay
 from wavescope.trace_file import load
+from wavescope.variant import schedule_of
 
 H200, A100, B200 = (virtual_device(name) for name in ("h200", "a100-80gb", "b200"))
 PROBLEM = Problem(2304, 2304, 4096)

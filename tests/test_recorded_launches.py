@@ -16,11 +16,11 @@ from wavescope.integrity import check
 from wavescope.kernel_table import GEMM_MMA, GEMM_SIMT, KERNELS, Kernel
 from wavescope.leave_one_out import leave_one_out
 from wavescope.problem import Problem
-from wavescope.replay import replay, schedule_of
+from wavescope.replay import replay
 from wavescope.schedule import SCHEDULES, SPLIT_SCHEDULES
 from wavescope.trace import Kind, Trace
 from wavescope.trace_file import load
-from wavescope.variant import Variant
+from wavescope.variant import Variant, schedule_of
 
 H200 = virtual_device("h200")
 SPLIT_ERROR = 0.1

@@ -213,11 +213,14 @@ def test_spare_ctas_are_the_last_and_have_no_part() -> None:
 
 
 def test_names_say_when_nothing_is_split() -> None:
-    whole = Problem(128 * 11, 256 * 12, 4096)  # 132 tiles
+    tile = Tile(128, 256, 64)
+    one_each, two_each = Problem(128 * 11, 256 * 12, 4096), Problem(128 * 22, 256 * 12, 4096)  # 132 and 264 tiles
     for name in ("hybrid", "tailsplit"):
-        assert "runs as persistent" in decompose(name, whole, Tile(128, 256, 64), H200_SMS).in_words
-    assert "runs as fixed" in decompose("splitk", whole, Tile(128, 256, 64), H200_SMS, parts=1).in_words
-    assert "runs as persistent" in decompose("streamk", whole, Tile(128, 256, 64), H200_SMS, parts=132).in_words
+        assert decompose(name, one_each, tile, H200_SMS).in_words.endswith("so it runs as fixed")
+        assert decompose(name, two_each, tile, H200_SMS).in_words.endswith("so it runs as persistent on 132 CTAs")
+    assert decompose("splitk", two_each, tile, H200_SMS, parts=1).in_words.endswith("so it runs as fixed")
+    half = decompose("streamk", two_each, tile, H200_SMS, parts=66)
+    assert half.in_words == "streamk: no tile is split here, so it runs as persistent on 66 CTAs"
 
 
 @pytest.mark.parametrize(

@@ -22,7 +22,7 @@ from wavescope.problem import Problem, Tile
 from wavescope.schedule import Schedule, decompose
 from wavescope.shared_schedule import occupy_shared
 from wavescope.sharing import epilogue_speeds, main_loop_speeds
-from wavescope.simulate import reads_past_l2, simulate
+from wavescope.simulate import past_l2, simulate
 from wavescope.sm_profiles import sm_profiles
 from wavescope.trace import NULL, Kind, Reduction, Trace
 from wavescope.units import units_of
@@ -283,11 +283,11 @@ def test_shares_at_different_k_that_read_past_the_l2_are_remarked_upon() -> None
     schedule = decompose("hybrid", MEDIUM, TILE, 4, parts=2)
     need = MEDIUM.read_bytes
     assert need == 2 * 128 * (MEDIUM.m + MEDIUM.n) == 327_680
-    said = reads_past_l2(schedule, replace(DEVICE, l2_bytes=need - 1))
+    said = past_l2(schedule, replace(DEVICE, l2_bytes=need - 1))
     assert said.startswith("A and B are 0.328 MB, more than the L2 of 0.328 MB: CTAs at different k")
-    assert reads_past_l2(schedule, replace(DEVICE, l2_bytes=need)) == ""
+    assert past_l2(schedule, replace(DEVICE, l2_bytes=need)) == ""
     for in_step in (decompose("hybrid", MEDIUM, TILE, 4, parts=1), decompose("tailsplit", MEDIUM, TILE, 4, parts=3)):
-        assert reads_past_l2(in_step, replace(DEVICE, l2_bytes=0)) == ""
+        assert past_l2(in_step, replace(DEVICE, l2_bytes=0)) == ""
 
 
 def test_two_ctas_of_one_sm_meet() -> None:

@@ -168,10 +168,12 @@ def persistent(name: str, tiles: int = 6, length: int = MAC) -> Contender:
 def test_it_runs_as_persistent_and_only_that_difference_is_noise() -> None:
     verdict = against_fixed(persistent("streamk", length=110_000))
     assert (verdict.outcome, verdict.reasons) == ("slower", ("units", "tail"))
-    assert "No tile is split here, so streamk runs as persistent; what differs from that is noise." in words(verdict)
+    assert "No tile is split here, so streamk runs as persistent on 4 CTAs; what differs from that is noise." in words(
+        verdict
+    )
     (same,) = against(persistent("persistent"), persistent("hybrid"))
     assert same.outcome == "same work"
-    assert "hybrid runs as persistent; hybrid does the work of persistent in the same order" in words(same)
+    assert "hybrid runs as persistent on 4 CTAs; hybrid does the work of persistent in the same order" in words(same)
     (other,) = against(persistent("persistent"), persistent("hybrid@row"))
     assert other.outcome == "even"  # another order of tiles is another schedule
 

@@ -14,12 +14,10 @@ import numpy as np
 
 from wavescope.device import Device
 from wavescope.problem import Problem, Tile
-from wavescope.raster import Raster
-from wavescope.schedule import SPLIT_SCHEDULES
 from wavescope.stats import Estimate
 from wavescope.trace import Kind, Launch, Source, Trace, join
-from wavescope.variant import Variant
-from wavescope.work import Work, work_of
+from wavescope.variant import Variant, schedule_of
+from wavescope.work import Work
 
 LIBRARY = "cublas"  # the name of the contender that is a library
 SIMULATED = "simulated"  # the regime of a virtual device
@@ -182,12 +180,6 @@ def is_split(trace: Trace, launch: Launch) -> bool:
 
 def words_of(launch: Launch) -> str:
     """What a launch of wavescope's own kernels really ran, in words (Schedule.in_words); else the kernel's name."""
-    if launch.schedule is None or launch.problem is None or launch.tile is None:
+    if launch.schedule is None or launch.raster is None or launch.problem is None or launch.tile is None:
         return launch.kernel
-    parts = launch.parts if launch.schedule in SPLIT_SCHEDULES else None
-    raster = Raster(launch.raster) if launch.raster else Raster()
-    variant = Variant(launch.schedule, parts, raster, launch.reduction, launch.order)
-    schedule = variant.decompose(
-        launch.problem, launch.tile, launch.places, work=work_of(launch), cluster=launch.cluster
-    )
-    return replace(schedule, reducers=launch.reducers).in_words
+    return schedule_of(launch).in_words

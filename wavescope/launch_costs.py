@@ -11,10 +11,10 @@ from wavescope.device import Device
 from wavescope.errors import UsageError
 from wavescope.jobs import beside_a_share
 from wavescope.kernels import adds_beside, takes_turns
-from wavescope.replay import schedule_of
 from wavescope.schedule import Schedule
 from wavescope.states import dense_index
 from wavescope.trace import NULL, IntColumn, Kind, Launch, Spans, Trace
+from wavescope.variant import schedule_of
 
 FloatArray = NDArray[np.float64]
 Mask = NDArray[np.bool_]

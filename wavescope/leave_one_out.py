@@ -8,8 +8,9 @@ from dataclasses import dataclass
 from wavescope.calibrate import each_launch, fit, groups_of
 from wavescope.calibration_row import Calibration
 from wavescope.job_costs import costs_used
-from wavescope.replay import replay, schedule_of
+from wavescope.replay import replay
 from wavescope.trace import Launch, Trace
+from wavescope.variant import schedule_of
 
 # Costs without which a launch's time still comes out (tests/test_recorded_launches.py).
 _SMALL = frozenset({"idle_gain", "gap_cycles", "queue_gap_cycles"})

@@ -5,8 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from wavescope.accounts import Account, Part
+from wavescope.device import Device
 from wavescope.standings import Standing
 from wavescope.trace import Source
+from wavescope.variant import schedule_of
 
 # How a part is called where it saves time, and where it costs some.
 WORDS = {
@@ -53,15 +55,38 @@ def draw_words(named: Sequence[Part], first_ns: float, k_iters_per_sm: float) ->
 
 def imbalance_words(first: Standing, own: Standing) -> list[str]:
     """With irregular work: what each loses to it, in us of SM time over SMs."""
-    lost = []
+    lost, told = [], False
     for one in (first, own):
         tail = one.report.tail if one.report else None
-        if one.report is None or tail is None or not tail.of_equal_units or tail.imbalance.refused:
+        if one.report is None or tail is None or not tail.of_equal_units:
             return []
-        lost.append(microseconds(tail.imbalance.value / one.report.budget.sms, first.time_ns.median, signed=True))
+        value, error = tail.imbalance.value / one.report.budget.sms, tail.imbalance.error / one.report.budget.sms
+        if tail.imbalance.refused:  # near 0, that is: with more than this it would not be
+            least = abs(value) + error
+            lost.append(f"less than {microseconds(least, first.time_ns.median)}")
+        else:
+            lost.append(microseconds(value, first.time_ns.median, signed=True))
+            told = True
+    if not told:
+        return []
     return [
         f"Of its tail {first.name} loses {lost[0]} us to imbalance, {own.name} {lost[1]} us: what unequal tiles add to "
         "the loss of as many equal ones, SM time over SMs (estimated)."
+    ]
+
+
+def doubts(first: Standing, own: Standing, device: Device) -> list[str]:
+    """What a simulated difference leaves out: CTAs at different k that read past the L2 (Schedule.reads_past)."""
+    names = [
+        one.name
+        for one in (first, own)
+        if one.is_split and one.report and schedule_of(one.report.launch).reads_past(device.l2_bytes)
+    ]
+    if not names:
+        return []
+    return [
+        f"CTAs of {' and '.join(names)} are at different k and read past the L2 here, which a simulation leaves out: "
+        "the real time may be up to twice as long."
     ]
 
 

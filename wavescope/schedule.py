@@ -146,6 +146,14 @@ class Schedule:
         staggered: NDArray[np.bool_] = shared & (not in_step(self.split_tiles * k_iters, k_iters, self.num_ctas))
         return staggered
 
+    def reads_past(self, l2_bytes: int) -> bool:
+        """Whether CTAs at different k read from memory what they would find in a larger L2.
+
+        H200, 2026-12, gemm_sm90 and gemm_mma at 92 to 243 MB: 1.0 to 2.0 times the time that a
+        simulation gives, since calibrations come from launches that fit the L2.
+        """
+        return self.problem.read_bytes > l2_bytes and bool(self.is_staggered.any())
+
     @property
     def is_edge(self) -> NDArray[np.bool_]:
         """True where the unit's tile reaches over m or n: kernels copy such a tile by checked, slower loads."""
@@ -160,7 +168,7 @@ class Schedule:
         if self.name not in SPLIT_SCHEDULES:
             return f"{self.name}, longest tiles first" if self.order == "lpt" else self.name
         if not (self.peers > 1).any():
-            like = "fixed" if self.dispatch == "hardware" else "persistent"
+            like = "fixed" if self.num_ctas == self.num_units else f"persistent on {self.num_ctas} CTAs"
             return f"{self.name}: no tile is split here, so it runs as {like}"
         if self.name == "splitk":
             return f"splitk: each tile cut into {self.parts}"
@@ -184,6 +192,7 @@ def decompose(
     work: Work | None = None,
     order: Order = "raster",
     cluster: int = 1,
+    ctas: int | None = None,
 ) -> Schedule:
     """Cut `problem` into units of `tile` and hand them to CTAs.
 
@@ -191,7 +200,8 @@ def decompose(
     most that many CTAs.  `parts` is the number that SPLIT_SCHEDULES describes; without
     it `model` chooses.  `work` gives each tile its own number of k_iters, and `order` lpt
     the longest tiles the lowest unit numbers (those of equal length in raster order).  CTAs
-    come in clusters of `cluster`, the last of which may have some without a unit.
+    come in clusters of `cluster`, the last of which may have some without a unit.  `ctas` is
+    how many a launch of fewer tiles than places had under hybrid; without it `model` chooses.
 
     Raises: UsageError for an unknown schedule, a number where none belongs, or as
     check_work; ShapeError for more tiles than a grid can hold or this process should list,
@@ -218,7 +228,7 @@ def decompose(
         split = 0 if left == 0 else left if parts == 1 or tiles < places else left + places
         grid = min(places, split * k_iters) if split else places
         if tiles < places:  # all of them are shared, as by streamk
-            grid = model.best_grid(tiles, k_iters, places)
+            grid = min(ctas or model.best_grid(tiles, k_iters, places), grid)
         cut = cuts.stream(tiles, k_iters, split, grid)
     elif name == "tailsplit":
         left = tiles % places

@@ -115,18 +115,13 @@ def simulate(
     return Trace(tool_version, device, TIMER_STEP_NS, (launch,), recorded)
 
 
-def reads_past_l2(schedule: Schedule, device: Device) -> str:
-    """A remark where CTAs at different k read from memory what they would find in a larger L2; else nothing.
-
-    No calibration shows that: its launches fit the L2 (H200, 2026-12, gemm_sm90 and gemm_mma at 92 to 243 MB: 1.0 to
-    2.0 times the estimate; auto leaves such schedules out).
-    """
-    need = schedule.problem.read_bytes
-    if not schedule.is_staggered.any() or need <= device.l2_bytes:
+def past_l2(schedule: Schedule, device: Device) -> str:
+    """A remark where CTAs read past the L2 (Schedule.reads_past), which no calibration shows; else nothing."""
+    if not schedule.reads_past(device.l2_bytes):
         return ""
     return (
-        f"A and B are {need / 1e6:.3g} MB, more than the L2 of {device.l2_bytes / 1e6:.3g} MB: CTAs at different k "
-        "then read from memory, and take longer than estimated, up to twice as long"
+        f"A and B are {schedule.problem.read_bytes / 1e6:.3g} MB, more than the L2 of {device.l2_bytes / 1e6:.3g} MB: "
+        "CTAs at different k then read from memory, and take longer than estimated, up to twice as long"
     )
 
 
@@ -149,7 +144,7 @@ def _notes(
             "k_iters of tiles that reach over the edge of C take longer: by how much was not recorded, "
             "and is left out here"
         )
-    if said := reads_past_l2(schedule, device):
+    if said := past_l2(schedule, device):
         notes.append(said)
     if schedule.num_slots:
         notes += _notes_on_split_tiles(calibration, schedule, ctas_per_sm, reduction)

@@ -7,7 +7,7 @@ Written as `schedule[:number][@raster][@lpt][@atomic]`: `fixed`, `splitk:4`,
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from difflib import get_close_matches
 
 from wavescope.errors import UsageError
@@ -16,7 +16,7 @@ from wavescope.problem import Problem, Tile
 from wavescope.raster import DEFAULT_RASTER, Raster
 from wavescope.schedule import SCHEDULES, SPLIT_SCHEDULES, Schedule, check_work, decompose
 from wavescope.trace import Launch, Order, Reduction
-from wavescope.work import Work
+from wavescope.work import Work, work_of
 
 _MOST_DIGITS = 9  # of a schedule's number
 
@@ -97,10 +97,11 @@ class Variant:
         model: GridModel = UNCALIBRATED,
         work: Work | None = None,
         cluster: int = 1,
+        ctas: int | None = None,
     ) -> Schedule:
         """The schedule of a problem, of irregular `work` or of whole sums; raises as schedule.decompose."""
         return decompose(
-            self.schedule, problem, tile, places, self.raster, self.parts, model, work, self.order, cluster
+            self.schedule, problem, tile, places, self.raster, self.parts, model, work, self.order, cluster, ctas
         )
 
     def __str__(self) -> str:
@@ -108,3 +109,17 @@ class Variant:
         raster = "" if self.raster == DEFAULT_RASTER else f"@{self.raster.name}"
         options = f"{'@lpt' if self.order == 'lpt' else ''}{'@atomic' if self.reduction == 'atomic' else ''}"
         return f"{self.schedule}{number}{raster}{options}"
+
+
+def schedule_of(launch: Launch) -> Schedule:
+    """What a recorded launch had to run.
+
+    Raises: UsageError where its kernel is not wavescope's own.
+    """
+    variant = Variant.of(launch)
+    if launch.problem is None or launch.tile is None:
+        raise UsageError(f"launch {launch.launch_id} of {launch.kernel} names no problem and tile")
+    schedule = variant.decompose(
+        launch.problem, launch.tile, launch.places, work=work_of(launch), cluster=launch.cluster, ctas=launch.grid
+    )
+    return replace(schedule, reducers=launch.reducers)

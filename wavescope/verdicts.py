@@ -9,7 +9,7 @@ from typing import Literal
 from wavescope.accounts import Account, Part, account
 from wavescope.comparison import SIMULATED, Comparison
 from wavescope.raster import DEFAULT_RASTER
-from wavescope.reasons import account_words, causes, draw_words, imbalance_words, microseconds
+from wavescope.reasons import account_words, causes, doubts, draw_words, imbalance_words, microseconds
 from wavescope.schedule import SPLIT_SCHEDULES, wave_efficiency
 from wavescope.standings import Standing
 from wavescope.stats import LEAST_SAMPLES, Estimate
@@ -87,6 +87,7 @@ def _verdict(found: Comparison, first: Standing, own: Standing, gain: Gain | Non
         said += draw_words(named, *numbers) if outcome == "even" else account_words(between, named, *numbers)
         said += imbalance_words(first, own)
         said += causes(first, own, named, found.source) if outcome != "even" else []
+        said += doubts(first, own, found.device) if found.source == "simulated" else []
     if _comes_to(own):
         said.append(f"{_comes_to(own)}; what differs from that is noise.")
     if gain and outcome != "even":
@@ -165,8 +166,8 @@ def _work(one: Standing) -> tuple[object, ...] | None:
     if one.report is None or runs_as(one) is None:
         return None
     launch = one.report.launch
-    options = (launch.parts, launch.grid, launch.reduction) if one.is_split else ()
-    return (runs_as(one), launch.raster, launch.order, *options)
+    options = (launch.parts, launch.reduction) if one.is_split else ()
+    return (runs_as(one), launch.raster, launch.order, launch.grid, *options)
 
 
 def _comes_to(one: Standing) -> str | None:
@@ -176,6 +177,7 @@ def _comes_to(one: Standing) -> str | None:
         return None
     split, raster = one.report.launch.schedule in SPLIT_SCHEDULES, one.report.launch.raster
     why = "No tile is split" if split else "Every CTA computes one tile"
+    like += f" on {one.report.launch.grid} CTAs" if like == "persistent" else ""
     return f"{why} here, so {one.name} runs as {like}{f'@{raster}' if raster != DEFAULT_RASTER.name else ''}"
 
 
@@ -184,14 +186,15 @@ def _same_work(found: Comparison, first: Standing, own: Standing) -> str:
     ratio = f"a ratio of {own.ratio.median:.3f}{_interval(own)}"
     noise = "noise" if _outcome(found, own.ratio) == "even" else "noise or code around the tiles, not the schedule"
     clauses.append(f"{own.name} does the work of {first.name} in the same order, and {ratio} is {noise}.")
-    return _marked(found, "; ".join(clauses))
+    first_said, *then = clauses
+    return _marked(found, "; ".join([first_said, *(f"{one[0].lower()}{one[1:]}" for one in then)]))
 
 
 # --- the share of the ideal
 
 
 def _gain(found: Comparison, own: Standing, here: Sequence[Standing]) -> Gain | None:
-    """The share of the ideal gain of one that cuts tiles, where fixed or persistent is there to compare with."""
+    """The share of the ideal gain of one that cuts tiles, where fixed or persistent is among those compared."""
     mine, its = own.cycles, [(one.cycles.median, one.name) for one in here if one.cycles and _is_base(one)]
     if mine is None or not its or own.report is None or not own.is_split or found.work is not None:
         return None
@@ -204,7 +207,7 @@ def _gain(found: Comparison, own: Standing, here: Sequence[Standing]) -> Gain | 
 
 
 def _is_base(one: Standing) -> bool:
-    return runs_as(one) in ("fixed", "persistent")
+    return one.report is not None and one.report.launch.schedule in ("fixed", "persistent")
 
 
 def _gain_words(gain: Gain) -> str:

@@ -17,13 +17,13 @@ from wavescope.job_costs import costs_used
 from wavescope.own_costs import OwnCosts, costs_of_tile, own_costs
 from wavescope.problem import Tile
 from wavescope.raster import Raster
-from wavescope.replay import replay, schedule_of
+from wavescope.replay import replay
 from wavescope.schedule import Schedule
-from wavescope.simulate import reads_past_l2
+from wavescope.simulate import past_l2
 from wavescope.states import launch_of
 from wavescope.trace import Launch, Trace
 from wavescope.trace_metadata import MAX_SMS
-from wavescope.variant import Variant
+from wavescope.variant import Variant, schedule_of
 from wavescope.virtual import MAX_SIMULATED_UNITS
 from wavescope.wave_report import WaveReport
 
@@ -199,7 +199,7 @@ def _planned(trace: Trace, own: OwnCosts, change: Change) -> _Plan:
         notes.append(_estimated_note(costs, estimated))
     if "stream_slowdown" in costs.unseen and "stream_slowdown" in costs_used(schedule):
         notes.append(f"{change.text}: k_iters of staggered shares take longer, by how much is not known: left out.")
-    if said := reads_past_l2(schedule, device):
+    if said := past_l2(schedule, device):
         notes.append(f"{change.text}: {said}.")
     if "edge_slowdown" in costs.unseen and "edge_slowdown" in costs_used(schedule):
         notes.append(
