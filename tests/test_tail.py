@@ -267,3 +267,32 @@ def test_recorded_tails_of_equal_tiles_are_quantization(path: Path, launch_id: i
     assert report.tail.quantization.value / report.budget.total_ns == pytest.approx(
         report.budget.share("tail"), abs=within
     )
+
+
+def cut(first_ns: int, then_ns: int, *, late: int = 0) -> list[Span]:
+    """Two SMs: a part of 8 of a tile's 32 k_iters each, of `first_ns`, then a whole tile each; the second ends late."""
+    rows = [*lives((0, 0, 0, first_ns + then_ns), (1, 1, 0, first_ns + then_ns + late))]
+    for cta in (0, 1):
+        end = first_ns + then_ns + late * cta
+        rows += [
+            unit(cta, cta, cta, 0, first_ns, 8, k_begin=24 * cta),
+            Span(Kind.FIXUP, cta, cta, first_ns - 10, first_ns),
+        ]
+        rows += [unit(2 + cta, cta, cta, first_ns, end - 10, 32), Span(Kind.EPILOGUE, cta, cta, end - 10, end, 2 + cta)]
+    return rows
+
+
+def test_parts_cost_their_partial_sums_and_whole_tiles_no_less_than_nothing() -> None:
+    model, nominal = fit_cost(units_of(spans_from(cut(200, 320))))  # 10 a k_iter; a part 120 more, whole tiles none
+    assert (model.per_k_iter_ns, model.store_ns, model.partial_ns) == pytest.approx((10, 0, 120))
+    assert sorted(nominal.tolist()) == pytest.approx([200, 200, 320, 320])
+
+
+def test_where_tiles_are_cut_what_the_loads_miss_is_part_of_the_error() -> None:
+    launch = replace(LAUNCH, schedule="tailsplit", places=2)
+    even, late = units_of(spans_from(cut(200, 320))), units_of(spans_from(cut(200, 320, late=100)))
+    exact = split(even, launch, used_sms=2, tail=0, not_idle=1040)
+    missed = split(late, launch, used_sms=2, tail=100, not_idle=1140)
+    assert exact.quantization.error == pytest.approx(0)
+    assert missed.quantization.error == pytest.approx(2 * 50, rel=0.1)  # each load is 50 from what its SM took
+    assert missed.imbalance.error >= missed.quantization.error

@@ -35,6 +35,10 @@ def tail_split(
 
     Counted by places instead of SMs, idleness is overstated many times over where several
     CTAs share an SM, since the ones that are left over run faster.
+
+    Where tiles were cut, units also fill pipelines and meet others, which their nominal costs do
+    not know: how far the nominal loads of SMs miss the measured ones (their median) is then part
+    of the error, so that what the model cannot tell is refused.
     """
     cost, nominal = fit_cost(units)
     most = max(1, launch.ctas_per_sm) * units.lanes
@@ -43,12 +47,15 @@ def tail_split(
         nominal = np.full(len(nominal), nominal.mean())
     loads = nominal / side_by_side
     if launch.schedule in STATIC_SCHEDULES:
-        makespan = _largest_sum(units.sm, loads)
+        makespan = float(_sums(units.sm, loads).max())
     else:
         makespan = list_makespan(loads, max(1, launch.places // max(1, launch.ctas_per_sm)))
     quantization = used_sms * makespan - float(loads.sum())
     # Relative error of a mean over the units' lengths, two endpoints each.
     error = abs(quantization) * timer_step_ns * math.sqrt(2 / len(units)) / max(float(nominal.mean()), 1.0)
+    if (units.k_begin > 0).any():
+        missed = _sums(units.sm, loads) - _sums(units.sm, units.held_ns / side_by_side)
+        error = math.hypot(error, used_sms * float(np.median(np.abs(missed))))
     return TailSplit(
         quantization=Quantity(quantization, error),
         imbalance=Quantity(tail.value - quantization, math.hypot(tail.error, error)),
@@ -63,27 +70,28 @@ def fit_cost(units: Units) -> tuple[CostModel, FloatArray]:
 
     Returns the model and the nominal cost of each unit in ns.  A term that the units do
     not let tell apart from those before it is left out (0), so its share sits in
-    `per_k_iter_ns`.  Where the full fit would give a unit no cost at all, only k_iters
-    are fitted.
+    `per_k_iter_ns`.  So is one that would come out below 0: where whole tiles are stored and
+    parts of them are not, what parts cost beyond their k_iters is their partial sum.
     """
     group_ids, group = dense_index(units.k_iters * 2 + units.stores_tile)
     k_iters, stores = group_ids >> 1, group_ids & 1
     columns = np.stack([k_iters, stores, 1 - stores], axis=1).astype(np.float64)
     count = np.bincount(group)
     mean = np.bincount(group, weights=units.held_ns) / count
-    model = _least_squares(columns, mean, count, _told_apart(columns))
-    if (columns @ model).min() <= 0:
-        model = _least_squares(columns, mean, count, [0])
+    for wanted in ([0, 1, 2], [0, 2], [0, 1], [0]):
+        model = _least_squares(columns, mean, count, _told_apart(columns, wanted))
+        if model.min() >= 0 and (columns @ model).min() > 0:
+            break
     nominal = (columns @ model)[group]
     equal = len(np.unique(columns @ model)) == 1
     per_k_iter, store, partial = (float(value) for value in model)
     return CostModel(per_k_iter, store, partial, None if equal else _r_squared(units.held_ns, nominal)), nominal
 
 
-def _told_apart(columns: FloatArray) -> list[int]:
-    """The first columns of full rank together, taken from the left."""
+def _told_apart(columns: FloatArray, wanted: list[int]) -> list[int]:
+    """The first of the wanted columns of full rank together."""
     chosen: list[int] = []
-    for column in range(columns.shape[1]):
+    for column in wanted:
         candidate = columns[:, [*chosen, column]]
         if columns[:, column].any() and np.linalg.matrix_rank(candidate / np.abs(candidate).max(axis=0)) > len(chosen):
             chosen.append(column)
@@ -104,9 +112,10 @@ def _r_squared(measured: NDArray[np.int64], fitted: FloatArray) -> float | None:
     return None if variation == 0 else 1.0 - float(((measured - fitted) ** 2).sum()) / variation
 
 
-def _largest_sum(owner: NDArray[np.int64], cost: FloatArray) -> float:
-    """The largest total cost of one owner."""
-    return float(np.bincount(dense_index(owner)[1], weights=cost).max())
+def _sums(owner: NDArray[np.int64], cost: FloatArray) -> FloatArray:
+    """The total cost of each owner, in ascending order of owners."""
+    sums: FloatArray = np.bincount(dense_index(owner)[1], weights=cost)
+    return sums
 
 
 def list_makespan(costs: FloatArray, places: int) -> float:
