@@ -12,7 +12,7 @@ from wavescope.flop import Flop, flop_of
 from wavescope.inside_tile import inside_tile
 from wavescope.states import IDLE, SmStates, dense_index, has_clocks, launch_of, sm_states
 from wavescope.tail import tail_split
-from wavescope.trace import Kind, Spans, Trace
+from wavescope.trace import IntColumn, Kind, Spans, Trace
 from wavescope.units import Units, in_unit, units_of
 from wavescope.waterfall import waterfall
 from wavescope.wave_report import Budget, Clock, Quantity, TailSplit, WaveReport
@@ -41,7 +41,8 @@ def analyze(trace: Trace, launch_id: int | None = None) -> WaveReport:
     tail = tail_split(units, launch, shares.used_sms, shares.not_idle.value, shares.terms["tail"], step)
     inside, unsplit = inside_tile(spans, units, states, launch, device)
     steps, doubts = waterfall(shares, states, launch, flop, device, step, inside)
-    ratio, longest = _active_cycles(states, device.sms)
+    active = _active_cycles(states)
+    longest = None if active is None else int(active.max())
     ctas = spans.select(np.flatnonzero(spans.kind == Kind.CTA))
     return WaveReport(
         launch=launch,
@@ -53,7 +54,7 @@ def analyze(trace: Trace, launch_id: int | None = None) -> WaveReport:
         waterfall=steps,
         clock=_clock(spans, ctas, states),
         bound=_bound(shares),
-        active_cycles_ratio=ratio,
+        active_cycles_ratio=float(active.sum()) / (device.sms * longest) if active is not None and longest else None,
         longest_sm_cycles=longest,
         place_busy=float((ctas.end_ns - ctas.begin_ns).sum()) / (max(1, launch.places) * states.duration_ns),
         refusals=(*_refusals(shares, tail, units, flop, step), *unsplit, *doubts, *placement_sentences(placement)),
@@ -61,6 +62,7 @@ def analyze(trace: Trace, launch_id: int | None = None) -> WaveReport:
         flop=flop,
         mac_cycles=None if states.state_cycles is None else int(states.state_cycles[:, Kind.MAC].sum()),
         inside=inside,
+        sm_active_cycles=active,
     )
 
 
@@ -70,13 +72,12 @@ def _bound(shares: Budget) -> Quantity:
     return Quantity(value, value * shares.not_idle.error / max(shares.not_idle.value, 1.0))
 
 
-def _active_cycles(states: SmStates, sms: int) -> tuple[float | None, int | None]:
-    """Sum of active cycles over S x the largest SM's, and the largest; None without clocks."""
+def _active_cycles(states: SmStates) -> IntColumn | None:
+    """Cycles in which each used SM was active; None without clocks."""
     if states.state_cycles is None:
-        return None, None
-    active = states.state_cycles.sum(axis=1) - states.state_cycles[:, IDLE]
-    longest = int(active.max())
-    return (float(active.sum()) / (sms * longest) if longest else None), longest
+        return None
+    active: IntColumn = states.state_cycles.sum(axis=1) - states.state_cycles[:, IDLE]
+    return active
 
 
 def _clock(spans: Spans, ctas: Spans, states: SmStates) -> Clock | None:

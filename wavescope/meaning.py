@@ -64,10 +64,18 @@ def _too_few(report: WaveReport) -> str:
         end = f"{early} end earlier, and {_tail_cost(report)}. There is"
     else:
         end = "There is no tail to remove, only"
+    how = "more parts of k" if _is_cut(report) else "k split among CTAs"
     return (
         f"Too few blocks: {_units(report)} for {_places(report)}; {idle}. {end} room for more units (a smaller tile, "
-        "or k split among CTAs); whether they pay has to be measured."
+        f"or {how}); whether they pay has to be measured."
     )
+
+
+def _is_cut(report: WaveReport) -> bool:
+    """Whether tiles were cut along k, so that there are more units than tiles."""
+    launch = report.launch
+    known = launch.problem is not None and launch.tile is not None
+    return known and report.waves.num_units > launch.tile.num_tiles(launch.problem)  # type: ignore[union-attr, arg-type]
 
 
 def _tail_cost(report: WaveReport) -> str:
@@ -82,7 +90,8 @@ def _tail_cost(report: WaveReport) -> str:
     elif split and not split.quantization.refused and term.value > 0 and report.budget.share("tail") >= SMALL_SHARE:
         part = split.quantization.value / term.value
         cause = ", nearly all of it from the number of units" if 0.9 <= part <= 1.1 else ""
-        cause = ", most of it from unequal durations" if part < 0.5 else cause
+        unequal = "units that add partial sums, and so end later" if _is_cut(report) else "unequal durations"
+        cause = f", most of it from {unequal}" if part < 0.5 else cause
     return f"waiting for the last ones (the tail) is {report.budget.share('tail'):.1%} of all SM time{cause}"
 
 

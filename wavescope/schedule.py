@@ -175,6 +175,8 @@ class Schedule:
         if self.name == "streamk":
             return f"streamk: {self.num_ctas} CTAs of {int(self.k_iters.sum()) / self.num_ctas:.1f} k_iters"
         whole = self.tile.num_tiles(self.problem) - self.split_tiles
+        if self.name == "hybrid" and not whole:
+            return f"hybrid: all {self.split_tiles} tiles shared by {self.num_ctas} CTAs, as by streamk"
         if self.name == "hybrid":
             return f"hybrid: {self.split_tiles} tiles shared by {self.num_ctas} CTAs, then {whole} whole tiles"
         who = f", {self.reducers} spare CTAs add the parts" if self.reducers else ""

@@ -114,8 +114,7 @@ def _r_squared(measured: NDArray[np.int64], fitted: FloatArray) -> float | None:
 
 def _sums(owner: NDArray[np.int64], cost: FloatArray) -> FloatArray:
     """The total cost of each owner, in ascending order of owners."""
-    sums: FloatArray = np.bincount(dense_index(owner)[1], weights=cost)
-    return sums
+    return np.bincount(dense_index(owner)[1], weights=cost).astype(np.float64)
 
 
 def list_makespan(costs: FloatArray, places: int) -> float:

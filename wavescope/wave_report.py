@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from wavescope.device import Device
 from wavescope.flop import Flop
-from wavescope.trace import Launch
+from wavescope.trace import IntColumn, Launch
 
 # The states of an SM in priority order, then the four kinds of idle: together S * T.
 ACTIVE_STATES = ("mac", "fixup", "epilogue", "wait", "resident")
@@ -275,7 +275,8 @@ class WaveReport:
     longest active time of an SM, `mac_cycles` the time of all SMs in mac, in cycles.  `refusals` are sentences about
     conclusions that the errors do not allow.  `placement` is there where the timer was too
     coarse to place events alone.  `flop` is None where the problem is unknown, `inside`
-    where the launch did not measure how long its units waited.
+    where the launch did not measure how long its units waited.  `sm_active_cycles` has an
+    element for each used SM, in the order of budget.sm_ids; None without clocks.
     """
 
     launch: Launch
@@ -295,6 +296,7 @@ class WaveReport:
     flop: Flop | None = None
     mac_cycles: int | None = None
     inside: InsideTile | None = None
+    sm_active_cycles: IntColumn | None = None
 
 
 @dataclass(frozen=True)

@@ -8,6 +8,7 @@ import numpy as np
 from rich.text import Text
 
 from wavescope.calibration_row import Calibration
+from wavescope.kernels import copies_ahead
 from wavescope.leave_one_out import Checked, Prediction
 from wavescope.report import figures
 from wavescope.report.layout import Column, Page, heading, paragraph, table
@@ -43,6 +44,7 @@ _CONSTANTS = (
 _SLOWDOWNS = frozenset({"stream_slowdown", "edge_slowdown"})
 _SHARES = frozenset({*_SLOWDOWNS, "idle_gain", "clock_spread", "noise"})
 _RATIOS = frozenset({"sharing", "seniority"})
+_AHEAD = frozenset({"fill_cycles", "beside_cycles"})  # costs of kernels that copy operands ahead
 _WIDE = 14  # cells of a column
 LEGEND = (
     "Cycles, but where another unit is named. e: estimated from the tile's size. -: these launches do not tell it, "
@@ -50,6 +52,9 @@ LEGEND = (
     "At an edge: the same of tiles that reach over m or n. "
     "CTA's first: more for it where other units' operands are copied ahead. "
     "With a share: more for a tile while other warps add one. "
+    "Others idle: what a k_iter saves, and the clock, where all other SMs idle. "
+    "Capped: the rate that the card's power cap leaves in a long launch. "
+    "Predicted: launches of which the others show all costs. "
     "A leave-one-out error is the predicted time of a launch over the measured one, less 1, with the costs that "
     "the other launches give."
 )
@@ -83,8 +88,10 @@ def _cells(row: Calibration) -> list[str]:
 
 def _cell(row: Calibration, name: str) -> str:
     value: float = getattr(row, name)
-    if name in row.unseen:
+    if name in row.unseen or (name == "capped_tflops" and value == 0):
         return "-"
+    if name in _AHEAD and not copies_ahead(row.kernel):
+        return ""
     if name in _SHARES:
         return figures.signed_percent(value) if name in _SLOWDOWNS else f"{value:.2%}"
     if name in _RATIOS:

@@ -3,8 +3,9 @@
 Spans have the trace file's columns; a null is an empty field.  `stall_clock` is a wait for
 operands in a mac row, and in the row of the unit's span after it the copying warp's wait for
 room (trace.Spans); empty where the kernel does not measure it.  SM rows hold the time in
-each state in ns, which sums to `duration_ns`, and the cycles of its units by what they went
-into (inside_tile), empty where the launch did not measure how long they waited.
+each state in ns, which sums to `duration_ns`, the cycles in which it was active (ncu's
+sm__cycles_active), and the cycles of its units by what they went into (inside_tile), empty
+where the launch did not measure how long they waited.
 """
 
 from __future__ import annotations
@@ -56,10 +57,19 @@ def sms_table(reports: Iterable[WaveReport]) -> pa.Table:
             "sm": pa.array(ids, mask=ids == NULL),
             **{f"{name}_ns": pa.array(budget.per_sm[:, index]) for index, name in enumerate(STATES)},
             "duration_ns": pa.array(budget.per_sm.sum(axis=1)),
+            "active_cycles": _active_column(report, len(ids)),
             **_inside_columns(report.inside, len(ids)),
         }
         parts.append(pa.table(columns))
     return pa.concat_tables(parts)
+
+
+def _active_column(report: WaveReport, rows: int) -> pa.Array:
+    cycles = np.zeros(rows, np.int64)
+    active = report.sm_active_cycles
+    if active is not None:  # 0 for an SM that ran nothing
+        cycles[: len(active)] = active
+    return pa.array(cycles, mask=np.full(rows, active is None))
 
 
 def _inside_columns(inside: InsideTile | None, rows: int) -> dict[str, pa.Array]:
