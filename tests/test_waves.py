@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.random_launches import launches
-from tests.synthetic import Span, spans_from, tiled, trace_from
+from tests.synthetic import LAUNCH, Span, spans_from, tiled, trace_from
 from wavescope.states import sm_states, spans_of
 from wavescope.trace import Kind, Spans
 from wavescope.units import units_of
@@ -128,6 +128,33 @@ def test_persistent_units_give_rank_waves_inside_one_residency() -> None:
         (2, 0, 50, 1.0),
         (1, 50, 100, 0.5),
     ]
+
+
+def test_fewer_ctas_than_places_rank_as_many_units_at_a_time() -> None:
+    rows = []
+    for cta in range(2):  # of 4 places
+        rows += [Span(Kind.CTA, cta, cta, 0, 300)]
+        rows += [
+            Span(
+                Kind.MAC,
+                cta,
+                cta,
+                100 * n,
+                100 * n + 100,
+                2 * n + cta,
+                tile_m=0,
+                tile_n=2 * n + cta,
+                k_begin=0,
+                k_end=8,
+            )
+            for n in range(3)
+        ]
+    found = waves_of(units_of(spans_from(rows)), sm_states(spans_from(rows)), replace(LAUNCH, places=4, grid=2), 4)
+    assert (found.places, found.nominal_waves, found.efficiency) == (2, 3.0, 1.0)
+    assert [(wave.units, wave.fill) for wave in found.waves] == [(2, 1.0)] * 3
+    # a CTA for each unit: they could all have run at once
+    alone = waves_of(units_of(spans_from(rows)), sm_states(spans_from(rows)), replace(LAUNCH, places=4, grid=6), 4)
+    assert (alone.places, alone.nominal_waves) == (4, 1.5)
 
 
 def test_thousands_of_waves() -> None:

@@ -165,8 +165,10 @@ def _units(report: WaveReport) -> str:
 
 
 def _places(report: WaveReport) -> str:
-    """The room they have: SMs where one CTA fits on each, else places."""
+    """The room they have: SMs where one CTA fits on each, else places; or the CTAs, where fewer were launched."""
     places, sms = report.waves.places, report.budget.sms
+    if places < report.launch.places:
+        return f"{places} CTAs ({sms} SMs)"
     return f"{sms} SMs" if places == sms else f"{places} places ({sms} SMs)"
 
 

@@ -139,6 +139,7 @@ class Waves:
 
     `nominal_waves` and `efficiency` are arithmetic (estimated); `duration_ratio` and
     `cycle_ratio` compare the last wave's median unit with the first wave's (measured).
+    `places`: units that run at once; fewer than the launch's where fewer CTAs take several each.
     From `tail_onset_ns` on at least one SM has run its last CTA; `busy_shares` are the mean
     shares of SMs not idle in equal parts of T.  Both are there with and without waves.
     """

@@ -22,6 +22,8 @@ FloatArray = NDArray[np.float64]
 def waves_of(units: Units, states: SmStates, launch: Launch, sms: int) -> Waves:
     """Rank the units by begin, P at a time (P x lanes where a CTA works on several units).
 
+    Where fewer CTAs than P take several units each, P is their number: no more ran at once.
+
     Boundaries are common to all SMs: T0, then the median end of each wave, then T1.  A
     wave that backfill ended before its predecessor gets the predecessor's boundary (a
     running maximum), so boundaries never go back; the lengths times the utilizations
@@ -31,7 +33,9 @@ def waves_of(units: Units, states: SmStates, launch: Launch, sms: int) -> Waves:
     Units of different size have no common wave: `waves` is then empty and `reason` says
     so; the busy shares and the tail's onset say what can be said.
     """
-    places = max(1, launch.places) * units.lanes
+    takes_several = len(units) > launch.grid * units.lanes
+    held = max(1, min(launch.places, launch.grid) if takes_several else launch.places)
+    places = held * units.lanes
     busy = busy_intervals(states)
     reason = _no_waves(units, launch)
     waves = () if reason else _rank_waves(units, busy, states.duration_ns, places, sms)
@@ -39,7 +43,7 @@ def waves_of(units: Units, states: SmStates, launch: Launch, sms: int) -> Waves:
     edges = np.arange(BUSY_PARTS + 1) * states.duration_ns / BUSY_PARTS
     shares = np.diff(busy.total_before(edges)) / np.diff(edges) / sms
     return Waves(
-        places=launch.places,
+        places=held,
         num_units=len(units),
         nominal_waves=nominal_waves(len(units), places),
         efficiency=wave_efficiency(len(units), places),

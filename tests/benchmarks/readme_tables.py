@@ -368,7 +368,7 @@ def _irregular(found: dict[str, Any]) -> str:
     table = [
         (
             row["problem"].removesuffix(" bf16") if row["schedule"] == static else "",
-            row["work"] if row["schedule"] == static else "",
+            row["work"].removesuffix(":0") if row["schedule"] == static else "",
             row["schedule"],
             f"{row['time_ns']['median'] / 1e3:.1f}",
             f"{row['gain']['median']:.3f}",
@@ -381,7 +381,7 @@ def _irregular(found: dict[str, Any]) -> str:
     titles = ("problem", "work", "schedule", "us", f"{static} / own", "predicted", "tail", "of which imbalance")
     return (
         f"**Tiles of unequal k**, {found['kernel']}, bf16, 128x256x64, {found['date']} (`irregular.py`). Shares are of all SM time; "
-        "imbalance: the tail beyond that of as many equal tiles, less than none where unequal ones fit together better.\n\n"
+        "predicted: simulated, seed 1; imbalance: the tail beyond that of as many equal tiles, less than none where unequal ones fit together better.\n\n"
         + _table(titles, table)
     )
 
