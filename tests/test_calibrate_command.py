@@ -207,6 +207,43 @@ def test_calibrating_writes_where_it_is_read(
     assert "NVIDIA H200, wavescope calibrate, 2" in text_of(capsys.readouterr().out)
 
 
+def test_what_was_fitted_is_kept_before_it_is_printed(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    def closed(_: object) -> None:
+        raise BrokenPipeError
+
+    monkeypatch.setattr("wavescope.cli.calibrate._print", closed)
+    path = tmp_path / "mine.csv"
+    main(["calibrate", "--from", RECORDED[0], "-o", str(path)])
+    assert len(read(path)) == 1
+
+
+def test_an_output_that_is_no_calibration_stays_and_another_name_is_asked_for(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    trace = tmp_path / "run.parquet"
+    trace.write_bytes(Path(RECORDED[0]).read_bytes())
+    assert main(["calibrate", "--from", str(trace), "-o", str(trace)]) == 5
+    assert "; give another name with -o" in capsys.readouterr().err
+    assert trace.read_bytes() == Path(RECORDED[0]).read_bytes()
+
+
+def test_a_row_that_could_not_be_read_again_is_not_written(tmp_path: Path) -> None:
+    path = tmp_path / "mine.csv"
+    with pytest.raises(InputError, match=r"what was fitted: line 2: kernel is 'xxx.*; leave out the trace"):
+        merge(path, [replace(OWN, kernel="x" * 2000)])
+    assert not path.exists()
+
+
+def test_long_kernel_names_keep_the_table_within_the_page(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    hopper = sorted(str(one) for one in (DATA.parent / "h200_hopper").glob("gemm_sm90_pingpong-*.parquet"))
+    assert main(["calibrate", "--from", *hopper, *RECORDED[:1], "-o", str(tmp_path / "mine.csv")]) == 0
+    out = capsys.readouterr().out
+    assert max(map(len, out.splitlines())) <= 80
+    # each launch of a tile is predicted from its others, though none of them tells what a unit costs once
+    counts = [line.split()[2:4] for line in out.splitlines() if line.split()[:2] == ["168x128x64", "bf16"]]
+    assert counts == [["7", "6"]]  # but for the only one with tiles at the edge
+
+
 GOOD = render([OWN])
 BAD = [
     ("", "lacks the column kernel"),
@@ -221,6 +258,7 @@ BAD = [
     (render([replace(OWN, capped_tflops=1e-308)]), "capped_tflops is '1e-308', less than 0.01 and not 0"),
     (render([replace(OWN, capped_tflops=-1.0)]), "capped_tflops is '-1', not a number from 0 to 100000"),
     (GOOD.replace(",400,", ",1e400,"), "cycles_per_k_iter is '1e400'"),
+    (render([replace(OWN, clock_spread=0.5)]), "clock_spread is '0.5', not a number from 0 to 0.2"),
     (GOOD.replace("128x256x64", "big"), "tile is 'big', not MxNxK"),
     (GOOD.replace("128x256x64", "0x1x1"), "tile is '0x1x1'"),
     (GOOD.replace(",bf16,", ",fp8,"), "dtype is 'fp8', not one of bf16, fp16, fp32"),

@@ -11,6 +11,7 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+import numpy as np
 import pytest
 
 from tests import compare_fixture as fixture
@@ -21,6 +22,7 @@ from wavescope.cli.main import main
 from wavescope.comparison import Comparison, unavailable
 from wavescope.device import virtual_device
 from wavescope.errors import DeviceError, UsageError
+from wavescope.report.figures import below
 from wavescope.schedule import SCHEDULES
 from wavescope.trace_file import load
 from wavescope.variant import Variant
@@ -334,3 +336,10 @@ def test_a_hybrid_of_few_tiles_is_described_as_it_ran(capsys: pytest.CaptureFixt
     ctas = int(streamk["ran"].split()[1])  # "streamk: 64 CTAs of .."
     assert ctas < 132
     assert hybrid["ran"] == f"hybrid: all 8 tiles shared by {ctas} CTAs, as by streamk"
+
+
+def test_a_ratio_below_its_bar_has_the_digits_that_show_it() -> None:
+    assert below(1.25, 1.31) == "1.250"
+    assert below(1.3096, 1.31) == "1.3096"
+    assert below(1.31 - 1e-9, 1.31) == "1.309999999"
+    assert below(np.nextafter(1.31, 0), 1.31) != "1.310"

@@ -9,6 +9,7 @@ from wavescope.errors import ShapeError, UsageError
 from wavescope.grid_model import GridModel
 from wavescope.problem import Problem, Tile
 from wavescope.schedule import Schedule, decompose, nominal_waves, wave_efficiency
+from wavescope.variant import Variant
 
 A100_SMS, H200_SMS = 108, 132
 
@@ -220,7 +221,30 @@ def test_names_say_when_nothing_is_split() -> None:
         assert decompose(name, two_each, tile, H200_SMS).in_words.endswith("so it runs as persistent on 132 CTAs")
     assert decompose("splitk", two_each, tile, H200_SMS, parts=1).in_words.endswith("so it runs as fixed")
     half = decompose("streamk", two_each, tile, H200_SMS, parts=66)
-    assert half.in_words == "streamk: no tile is split here, so it runs as persistent on 66 CTAs"
+    assert half.in_words == "streamk: no tile is split here; 66 CTAs of 4 neighbouring tiles"
+    assert half.comes_to == "streamk"  # persistent hands a CTA every 66th tile
+
+
+def test_a_refused_number_of_parts_names_the_limit_that_binds() -> None:
+    for problem, parts, why in (
+        (Problem(512, 16, 64), 2, "k has 1 k_iters"),
+        (Problem(1280, 2560, 8192), 2, "100 tiles are left over"),
+        (Problem(128, 256, 32768), 33, "at most 32 CTAs wait for one another"),
+    ):
+        with pytest.raises(ShapeError, match=why):
+            decompose("tailsplit", problem, Tile(128, 256, 64), H200_SMS, parts=parts)
+
+
+def test_hybrid_that_shares_all_tiles_comes_to_streamk() -> None:
+    tile = Tile(128, 256, 64)
+    names = [
+        decompose("hybrid", problem, tile, H200_SMS).comes_to
+        for problem in (Problem(2304, 2304, 4096), Problem(1408, 1408, 4096), Problem(3072, 3072, 3072))
+    ]
+    assert names == ["streamk", "streamk", "hybrid"]
+    assert decompose("fixed", Problem(1408, 1408, 4096), tile, H200_SMS).comes_to == "fixed"
+    assert decompose("dynamic", Problem(1408, 1408, 4096), tile, H200_SMS).comes_to == "fixed"
+    assert decompose("dynamic", Problem(3072, 3072, 3072), tile, H200_SMS).comes_to == "dynamic"
 
 
 @pytest.mark.parametrize(
@@ -237,3 +261,9 @@ def test_numbers_that_do_not_go(name: str, parts: int, message: str) -> None:
     with pytest.raises((ShapeError, UsageError)) as refused:
         decompose(name, Problem(2304, 2304, 4096), Tile(128, 256, 64), H200_SMS, parts=parts)
     assert message in str(refused.value)
+
+
+def test_a_schedule_has_one_raster() -> None:
+    assert str(Variant.parse("fixed@row")) == "fixed@row"
+    with pytest.raises(UsageError, match='"fixed@row@column" names several rasters'):
+        Variant.parse("fixed@row@column")

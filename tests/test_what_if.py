@@ -350,3 +350,9 @@ def test_predictions_of_recorded_launches_come_close() -> None:
         outcomes = what_if(load(path), None, [Change.parse("sms=108")]).outcomes
         assert outcomes[1].to_recorded == pytest.approx(1, abs=0.03), path.name
         assert np.isfinite(outcomes[2].bound)
+
+
+def test_a_question_that_cannot_be_is_named(capsys: pytest.CaptureFixture[str]) -> None:
+    argv = ["report", str(RECORDED), "--what-if", "sms=108", "--what-if", "sms=9,schedule=fixed@lpt"]
+    assert main(argv) == 2
+    assert "--what-if sms=9,schedule=fixed@lpt: " in capsys.readouterr().err

@@ -23,7 +23,7 @@ from wavescope.problem import Problem, Tile
 from wavescope.raster import DEFAULT_RASTER, Raster
 from wavescope.schedule import SPLIT_SCHEDULES, check_parts, wave_efficiency
 from wavescope.variant import Variant
-from wavescope.virtual import run
+from wavescope.virtual import MAX_SIMULATED_UNITS, run
 from wavescope.virtual_comparison import span_ns
 from wavescope.work import Work
 
@@ -236,6 +236,9 @@ def _candidates(
     ctas = require_fit(f"tile {tile}", resources, device).count
     costs = lookup(kernel, tile, problem.dtype, device, ctas, rows=installed())
     tiles, k_iters = tile.num_tiles(problem), tile.k_iters(problem)
+    if tiles > MAX_SIMULATED_UNITS and problem.operand_bytes <= device.memory_bytes:
+        refused.append(ShapeError(f"{problem} cut into {tile} gives {tiles} tiles, too many to simulate; name a tile"))
+        return
     mean_k = k_iters if work is None else max(1, round(float(work.k_iters_of(problem, tile).mean())))
     sums = _Sums(costs, device.sms, ctas, tiles, mean_k)
     whole, in_l2 = takes_turns(kernel), problem.read_bytes <= device.l2_bytes

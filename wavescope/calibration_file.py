@@ -46,38 +46,40 @@ def user_rows() -> tuple[Calibration, ...]:
     return read(path)
 
 
-def read(path: Path) -> tuple[Calibration, ...]:
+def read(path: Path, advice: str = _ADVICE) -> tuple[Calibration, ...]:
     """The rows of a calibration file.
 
-    Raises: InputError, one line that names the file and what is wrong with it.
+    Raises: InputError, one line that names the file, what is wrong with it, and `advice`.
     """
     try:
         if path.exists() and not path.is_file():
-            raise InputError(f"{path}: not a regular file, so no calibration; {_ADVICE}")
+            raise InputError(f"{path}: not a regular file, so no calibration; {advice}")
         with open(path, "rb") as file:
             data = file.read(_MAX_BYTES + 1)
     except (OSError, ValueError) as error:
         reason = getattr(error, "strerror", None) or str(error)
-        raise InputError(f"{path}: cannot be read: {reason}; {_ADVICE}") from error
+        raise InputError(f"{path}: cannot be read: {reason}; {advice}") from error
     if len(data) > _MAX_BYTES:
-        raise InputError(f"{path}: longer than {_MAX_BYTES} bytes, so no calibration; {_ADVICE}")
+        raise InputError(f"{path}: longer than {_MAX_BYTES} bytes, so no calibration; {advice}")
     try:
         text = data.decode()
     except UnicodeDecodeError as error:
-        raise InputError(f"{path}: no text at byte {error.start}; {_ADVICE}") from error
-    return parse(text, str(path), _ADVICE)
+        raise InputError(f"{path}: no text at byte {error.start}; {advice}") from error
+    return parse(text, str(path), advice)
 
 
 def merge(path: Path, rows: Sequence[Calibration]) -> int:
     """Put rows into a file, in place of those of the same keys; returns how many there are now.
 
-    Raises: InputError where there is a file that is no calibration; OutputError where it
-    cannot be written.
+    Raises: InputError where there is a file that is no calibration, and for rows that could
+    not be read again; OutputError where it cannot be written.
     """
     new = {row.key: row for row in rows}
     kept = [row for row in read(path) if row.key not in new] if path.exists() else []
     merged = sorted((*kept, *rows), key=lambda row: row.key)
-    write_atomically(path, render(merged).encode())
+    text = render(merged)
+    parse(text, "what was fitted", "leave out the trace that it is from")
+    write_atomically(path, text.encode())
     return len(merged)
 
 

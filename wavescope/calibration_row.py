@@ -165,7 +165,7 @@ _RANGES = {
     "cycles_per_k_iter": (1e-6, 1e9),
     "clock_mhz": (1.0, 1e5),
     "idle_clock_mhz": (1.0, 1e5),
-    "clock_spread": (0.0, 1.0),
+    "clock_spread": (0.0, 0.2),  # drawn from a normal distribution: with more, an SM's clock could come out near 0
     "idle_gain": (0.0, 0.99),
     "sharing": (0.0, 1.0),
     "seniority": (0.0, 0.99),

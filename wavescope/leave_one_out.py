@@ -64,14 +64,19 @@ def leave_one_out(traces: Sequence[Trace], all_fitted: Calibration | None = None
         return
     fitted = fit(alone) if all_fitted is None else all_fitted
     for index, left_out in enumerate(alone):
-        yield predict(left_out, fit([*alone[:index], *alone[index + 1 :]], near=fitted))
+        others = fit([*alone[:index], *alone[index + 1 :]], near=fitted)
+        yield predict(left_out, others, frozenset({*fitted.unseen, *fitted.estimated}))
 
 
-def predict(trace: Trace, calibration: Calibration) -> Prediction:
-    """The one launch of a trace, by a calibration."""
+def predict(trace: Trace, calibration: Calibration, unknown: frozenset[str] = frozenset()) -> Prediction:
+    """The one launch of a trace, by a calibration.
+
+    `unknown`: costs that no launch shows, this one included, and that are part of others
+    (fixed_cycles of a k_iter's, say): they are not missing.
+    """
     launch = trace.launches[0]
     schedule = schedule_of(launch)
     again = replay(launch, schedule, trace.device, calibration)
-    needed = costs_used(schedule) - _SMALL
+    needed = costs_used(schedule) - _SMALL - unknown
     missing = tuple(name for name in (*calibration.unseen, *calibration.estimated) if name in needed)
     return Prediction(launch, float(trace.spans.end_ns.max()), float(again.spans.end_ns.max()), missing)

@@ -163,22 +163,40 @@ class Schedule:
         return beyond
 
     @property
+    def comes_to(self) -> str:
+        """The schedule that does the same work here: its own name, or a plainer one.
+
+        fixed where every CTA has one whole tile, persistent where a schedule that splits has
+        nothing to split, streamk where hybrid shares all tiles.
+        """
+        shared = self.name in ("streamk", "hybrid") and self.split_tiles > 0
+        all_shared = shared and self.split_tiles == self.tile.num_tiles(self.problem)
+        if not (self.peers > 1).any():
+            if self.num_ctas == self.num_units:
+                return "fixed"
+            if not shared:  # else each CTA has neighbouring tiles, and not every P-th one
+                return "persistent" if self.name in SPLIT_SCHEDULES else self.name
+        return "streamk" if all_shared else self.name
+
+    @property
     def in_words(self) -> str:
         """What really runs, where the name alone would mislead."""
         if self.name not in SPLIT_SCHEDULES:
             return f"{self.name}, longest tiles first" if self.order == "lpt" else self.name
         if not (self.peers > 1).any():
-            like = "fixed" if self.num_ctas == self.num_units else f"persistent on {self.num_ctas} CTAs"
-            return f"{self.name}: no tile is split here, so it runs as {like}"
+            if self.comes_to in SPLIT_SCHEDULES:
+                each = self.num_units / self.num_ctas
+                return f"{self.name}: no tile is split here; {self.num_ctas} CTAs of {each:g} neighbouring tiles"
+            on = f" on {self.num_ctas} CTAs" if self.comes_to == "persistent" else ""
+            return f"{self.name}: no tile is split here, so it runs as {self.comes_to}{on}"
         if self.name == "splitk":
             return f"splitk: each tile cut into {self.parts}"
         if self.name == "streamk":
             return f"streamk: {self.num_ctas} CTAs of {int(self.k_iters.sum()) / self.num_ctas:.1f} k_iters"
         whole = self.tile.num_tiles(self.problem) - self.split_tiles
-        if self.name == "hybrid" and not whole:
-            return f"hybrid: all {self.split_tiles} tiles shared by {self.num_ctas} CTAs, as by streamk"
         if self.name == "hybrid":
-            return f"hybrid: {self.split_tiles} tiles shared by {self.num_ctas} CTAs, then {whole} whole tiles"
+            shared = f"{self.split_tiles} tiles shared by {self.num_ctas} CTAs"
+            return f"hybrid: {shared}, then {whole} whole tiles" if whole else f"hybrid: all {shared}, as by streamk"
         who = f", {self.reducers} spare CTAs add the parts" if self.reducers else ""
         return f"tailsplit: {self.split_tiles} tiles cut into {self.parts}, then {whole} whole tiles{who}"
 
@@ -306,10 +324,12 @@ def check_parts(name: str, parts: int, tiles: int, k_iters: int, places: int) ->
     parts_at_once = min(MAX_TAIL_PARTS, k_iters, places // left) if left else MAX_TAIL_PARTS
     most = {"splitk": k_iters, "streamk": places, "hybrid": 2, "tailsplit": parts_at_once}[name]
     if not 1 <= parts <= most:
+        crowd = f"{left} tiles are left over, and all their parts must find one of {places} places"
+        few = f"at most {MAX_TAIL_PARTS} CTAs wait for one another"
         why = {
             "splitk": f"k has {k_iters} k_iters",
             "streamk": f"the device has places for {places} CTAs",
-            "tailsplit": f"{left} tiles are left over, and all their parts must find one of {places} places",
+            "tailsplit": f"k has {k_iters} k_iters" if most == k_iters else few if most == MAX_TAIL_PARTS else crowd,
         }.get(name)
         raise ShapeError(
             f"{name}:{parts} is not possible ({SPLIT_SCHEDULES[name]}: 1 to {most}{f', {why}' if why else ''}); "

@@ -17,12 +17,15 @@ import numpy as np
 
 from wavescope.device import Device
 from wavescope.errors import InputError, UsageError
+from wavescope.raster import Raster
+from wavescope.schedule import SCHEDULES
 from wavescope.stats import Estimate
 from wavescope.trace import NULL, SCHEMA_VERSION, Launch, Trace
 from wavescope.work import Work
 
 MAX_SMS = 2**16  # the record holds the SM id in 16 bits
 MAX_COUNT = 2**31 - 1  # CTAs, units and k_iters are int32 on the device
+MAX_CTAS_PER_SM = 64  # twice what any GPU so far holds
 MAX_NUMBER = 1e300  # below the largest float, so that sums and ratios of a few stay finite
 MAX_NESTING = 3  # launch.verified: the checks, what each found, and a list in it
 TIME_RANGE_NS = (1.0, 1e15)  # a launch: a nanosecond to eleven days
@@ -244,6 +247,10 @@ def _check_launch(launch: Launch, device: Device, at: str) -> None:
         raise _BadFieldError(
             f"{at}.places is {launch.places}, more than {launch.ctas_per_sm} CTAs on each of {device.sms} SMs"
         )
+    if launch.ctas_per_sm > MAX_CTAS_PER_SM:
+        raise _BadFieldError(f"{at}.ctas_per_sm is {launch.ctas_per_sm}, more than any GPU holds ({MAX_CTAS_PER_SM})")
+    if launch.schedule is not None:
+        _check_schedule(launch, at)
     if launch.work is not None:
         _check_work(launch, at)
     if launch.timing is not None:
@@ -251,6 +258,16 @@ def _check_launch(launch: Launch, device: Device, at: str) -> None:
             _check_estimate(getattr(launch.timing, name), *limits, f"{at}.timing.{name}")
         if launch.timing.cycles is not None:
             _check_estimate(launch.timing.cycles, *TIME_RANGE_NS, f"{at}.timing.cycles")
+
+
+def _check_schedule(launch: Launch, at: str) -> None:
+    """A schedule and a raster of wavescope's."""
+    if launch.schedule not in SCHEDULES:
+        raise _BadFieldError(f"{at}.schedule is {reprlib.repr(launch.schedule)}, none of {', '.join(SCHEDULES)}")
+    try:
+        Raster(launch.raster or "")
+    except UsageError as error:
+        raise _BadFieldError(f"{at}.raster: {error}") from error
 
 
 def _check_work(launch: Launch, at: str) -> None:

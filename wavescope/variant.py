@@ -65,6 +65,8 @@ class Variant:
             raise UsageError(f'"{text[:40]}": no problem has so many k_iters or CTAs; write it as in splitk:4@grouped8')
         reduction: Reduction = "ordered"
         order: Order = "raster"
+        if sum(option not in ("atomic", "lpt") for option in options) > 1:
+            raise UsageError(f'"{text[:80]}" names several rasters; give one, as in persistent@grouped8')
         for option in options:
             if option == "atomic":
                 reduction = "atomic"

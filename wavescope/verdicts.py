@@ -10,9 +10,10 @@ from wavescope.accounts import Account, Part, account
 from wavescope.comparison import SIMULATED, Comparison
 from wavescope.raster import DEFAULT_RASTER
 from wavescope.reasons import account_words, causes, doubts, draw_words, imbalance_words, microseconds
-from wavescope.schedule import SPLIT_SCHEDULES, wave_efficiency
+from wavescope.schedule import SPLIT_SCHEDULES, Schedule, wave_efficiency
 from wavescope.standings import Standing
 from wavescope.stats import LEAST_SAMPLES, Estimate
+from wavescope.variant import schedule_of
 
 Outcome = Literal["faster", "slower", "even", "same work"]
 
@@ -150,24 +151,28 @@ def _marked(found: Comparison, said: str) -> str:
 
 
 def runs_as(one: Standing) -> str | None:
-    """The schedule that a launch comes to: a CTA a tile is fixed, split schedules without a split are persistent."""
+    """The schedule that a launch comes to (Schedule.comes_to); None for kernels that are not wavescope's own."""
+    planned = _planned(one)
+    return None if planned is None else planned.comes_to
+
+
+def _planned(one: Standing) -> Schedule | None:
     if one.report is None or one.report.launch.schedule is None:
         return None
-    launch = one.report.launch
-    if one.is_split:
-        return launch.schedule
-    if launch.grid == one.report.waves.num_units:
-        return "fixed"
-    return "persistent" if launch.schedule in SPLIT_SCHEDULES else launch.schedule
+    return schedule_of(one.report.launch)
 
 
 def _work(one: Standing) -> tuple[object, ...] | None:
     """What a launch does; equal for two that do the same."""
-    if one.report is None or runs_as(one) is None:
+    planned = _planned(one)
+    if planned is None or one.report is None:
         return None
-    launch = one.report.launch
-    options = (launch.parts, launch.reduction) if one.is_split else ()
-    return (runs_as(one), launch.raster, launch.order, launch.grid, *options)
+    like, launch = planned.comes_to, one.report.launch
+    options: tuple[object, ...] = ()
+    if one.is_split:
+        parts = planned.parts if like in ("splitk", "tailsplit") else None
+        options = (planned.split_tiles, parts, planned.reducers, launch.reduction)
+    return (like, launch.raster, launch.order, launch.grid, *options)
 
 
 def _comes_to(one: Standing) -> str | None:
@@ -175,17 +180,20 @@ def _comes_to(one: Standing) -> str | None:
     like = runs_as(one)
     if one.report is None or like is None or like == one.report.launch.schedule:
         return None
-    split, raster = one.report.launch.schedule in SPLIT_SCHEDULES, one.report.launch.raster
-    why = "No tile is split" if split else "Every CTA computes one tile"
-    like += f" on {one.report.launch.grid} CTAs" if like == "persistent" else ""
-    return f"{why} here, so {one.name} runs as {like}{f'@{raster}' if raster != DEFAULT_RASTER.name else ''}"
+    launch = one.report.launch
+    why = "Every CTA computes one tile"
+    if launch.schedule in SPLIT_SCHEDULES:
+        why = "All tiles are shared" if one.is_split else "No tile is split"
+    like += f" on {launch.grid} CTAs" if like == "persistent" else ""
+    raster = "" if launch.raster == DEFAULT_RASTER.name else f"@{launch.raster}"
+    return f"{why} here, so {one.name} runs as {like}{raster}"
 
 
 def _same_work(found: Comparison, first: Standing, own: Standing) -> str:
     clauses = [clause for clause in (_comes_to(first), _comes_to(own)) if clause]
     ratio = f"a ratio of {own.ratio.median:.3f}{_interval(own)}"
     noise = "noise" if _outcome(found, own.ratio) == "even" else "noise or code around the tiles, not the schedule"
-    clauses.append(f"{own.name} does the work of {first.name} in the same order, and {ratio} is {noise}.")
+    clauses.append(f"{own.name} does the same work as {first.name}, and {ratio} is {noise}.")
     first_said, *then = clauses
     return _marked(found, "; ".join([first_said, *(f"{one[0].lower()}{one[1:]}" for one in then)]))
 

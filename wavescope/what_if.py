@@ -128,7 +128,12 @@ def what_if(trace: Trace, launch_id: int | None, changes: Sequence[Change]) -> W
     outcomes = [_outcome("as recorded", launch.source, launch, launch.schedule, report, report.budget.duration_ns)]
     notes, used = [], set[str]()
     for change in (Change("as recorded"), *changes):
-        plan = _planned(alone, own, change)
+        try:
+            plan = _planned(alone, own, change)
+        except (UsageError, ShapeError) as error:
+            if "--what-if" in str(error) or change.text == "as recorded":
+                raise
+            raise type(error)(f"--what-if {change.text}: {error}") from error
         again = analyze(replay(plan.launch, plan.schedule, plan.device, plan.costs))
         in_words = plan.schedule.in_words
         outcomes.append(_outcome(change.text, "estimated", plan.launch, in_words, again, report.budget.duration_ns))

@@ -98,15 +98,15 @@ def calibrate(
         make_folder(path)
     check_writable(path)
     if path.exists():
-        read(path)  # what is there must be a calibration, since its other rows stay
+        read(path, "give another name with -o")  # what is there must be a calibration, since its other rows stay
     found = (
         _chosen(_read(recordings), tiles, dtypes, name)
         if recordings
         else _measured(device or "cuda:0", tiles, dtypes, name, budget_s)
     )
     checked = _fitted(found)
+    total = merge(path, [one.row for one in checked])  # before a closed pipe can end this
     _print(checked)
-    total = merge(path, [one.row for one in checked])
     note(f"wrote {path}: {len(checked)} of its {total} rows are new")
 
 

@@ -234,6 +234,7 @@ def judge(found: Comparison, bar: float) -> int:
     """0, or BELOW_BAR where the last contender is not `bar` times as fast as the first, and say so."""
     from wavescope.cli.console import note
     from wavescope.cli.outputs import BELOW_BAR
+    from wavescope.report.figures import below
 
     first, last = found.contenders[0], found.contenders[-1]
     for one in (first, last):
@@ -243,6 +244,6 @@ def judge(found: Comparison, bar: float) -> int:
     for regime, ratio in last.ratios.items():
         if ratio.median < bar:
             where = f" (regime {regime})" if found.source == "measured" else " (simulated)"
-            note(f"{last.name} is {ratio.median:.3f} times as fast as {first.name}{where}, below {bar:g}")
+            note(f"{last.name} is {below(ratio.median, bar)} times as fast as {first.name}{where}, below {bar:g}")
             return BELOW_BAR
     return 0

@@ -45,7 +45,7 @@ _SLOWDOWNS = frozenset({"stream_slowdown", "edge_slowdown"})
 _SHARES = frozenset({*_SLOWDOWNS, "idle_gain", "clock_spread", "noise"})
 _RATIOS = frozenset({"sharing", "seniority"})
 _AHEAD = frozenset({"fill_cycles", "beside_cycles"})  # costs of kernels that copy operands ahead
-_WIDE = 14  # cells of a column
+_WIDE = 14  # least cells of a column
 LEGEND = (
     "Cycles, but where another unit is named. e: estimated from the tile's size. -: these launches do not tell it, "
     "so it counts as 0 or as part of a k_iter. Staggered: how much longer k_iters of Stream-K's shares take. "
@@ -73,7 +73,8 @@ def lines(page: Page, checked: Sequence[Checked]) -> list[Text]:
 
 def _constants(page: Page, rows: Sequence[Calibration]) -> list[Text]:
     labels = Column("", [f"{label:<{_WIDE}}" for label in ("", "", *(label for label, _ in _CONSTANTS))])
-    room = max(1, (page.room - labels.width) // (_WIDE + 2))
+    wide = max([_WIDE, *(len(row.kernel) for row in rows)])
+    room = max(1, (page.room - labels.width) // (wide + 2))
     found: list[Text] = []
     for begin in range(0, len(rows), room):
         shown = rows[begin : begin + room]

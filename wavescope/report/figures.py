@@ -70,3 +70,8 @@ def counted(count: int, noun: str) -> str:
 def grouped(count: int) -> str:
     """A count with thousands apart, such as '17 000'."""
     return f"{count:,}".replace(",", " ") if abs(count) >= 10_000 else str(count)
+
+
+def below(value: float, bar: float) -> str:
+    """A value below a bar, with the digits that show it: three at least."""
+    return next(text for text in (f"{value:.{n}f}" for n in range(3, 30)) if float(text) < bar)
