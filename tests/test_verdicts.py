@@ -67,7 +67,7 @@ def test_waiting_is_named() -> None:
 
 
 def test_slower_units_lose_and_lost_read_sharing_is_only_inferred() -> None:
-    slow = fixture.contender("streamk", fixture.split_spans(mac_ns=140_000), 6)
+    slow = fixture.contender("streamk", fixture.split_spans(mac_ns=140_000), 6, parts=4)
     verdict = against_fixed(slow)
     # 6 tiles of 140 us on 4 SMs: 210 us against 200, though the tail is gone
     assert (verdict.outcome, verdict.reasons) == ("slower", ("units", "tail"))
@@ -75,8 +75,9 @@ def test_slower_units_lose_and_lost_read_sharing_is_only_inferred() -> None:
     assert "units slower +60.0 (mac cycles a k_iter 12500 to 17500), tail removed -50.0" in words(verdict)
     assert "There are 8 units in place of 6" in words(verdict)
     assert "share fewer of their reads (inferred: reads were not counted)" in words(verdict)
-    aligned = against_fixed(fixture.contender("tailsplit", fixture.split_spans(mac_ns=140_000), 6))
-    assert "share fewer" not in words(aligned)  # its CTAs are at the same k
+    in_step = fixture.contender("streamk", fixture.split_spans(mac_ns=140_000), 6, parts=3)  # two whole tiles each
+    for other in (in_step, fixture.contender("tailsplit", fixture.split_spans(mac_ns=140_000), 6)):
+        assert "share fewer" not in words(against_fixed(other))  # its CTAs are at the same k
 
 
 def test_another_raster_is_named_where_units_are_slower() -> None:

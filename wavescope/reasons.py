@@ -26,7 +26,6 @@ WORDS = {
     "left over": ("less left over", "more left over"),
 }
 POWER_CAP = "software power cap"  # one of NVML's reasons, as Timing.clock_limits has it
-STAGGERED = ("streamk", "hybrid")  # their CTAs walk k at different places
 # Parts that cancel are worth a sentence from this share of the time on.
 WORTH_IN_A_DRAW = 0.02
 
@@ -109,7 +108,7 @@ def causes(first: Standing, own: Standing, named: Sequence[Part], source: Source
             f"There are {after.waves.num_units} units in place of {before.waves.num_units}, and each fills its "
             "pipeline anew."
         )
-    if "units" in paid and own.is_split and after.launch.schedule in STAGGERED and source == "measured":
+    if "units" in paid and own.is_split and source == "measured" and schedule_of(after.launch).is_staggered.any():
         said.append(
             "CTAs side by side are at different places of k, so SMs share fewer of their reads "
             "(inferred: reads were not counted)."
