@@ -64,7 +64,7 @@ def _print_tables(virtual: dict[str, Device], real: dict[str, Device], missing: 
     console.print("Virtual devices (SIMULATED; the products' facts, their sources with --json)")
     console.print(_table(virtual))
     if missing is not None:
-        console.print(f"No CUDA device: {missing}")
+        make_console().print(f"No CUDA device: {missing}")  # in lines that fit
         return
     console.print("CUDA devices of this machine (facts from the driver, peaks from datasheets)")
     console.print(_table(real))

@@ -172,7 +172,7 @@ def _devices() -> Iterator[Finding]:
     if not cuda_device.gpu_present():
         visible = os.environ.get("CUDA_VISIBLE_DEVICES")
         hint = f" (CUDA_VISIBLE_DEVICES is '{visible}')" if visible is not None else ""
-        yield Finding("GPU", "missing", f"the NVIDIA driver shows none{hint}", "profiles are simulated without one")
+        yield Finding("GPU", "missing", f"none that a driver shows{hint}", "profiles are simulated without one")
         return
     try:
         for index in range(cuda_device.count()):
@@ -186,7 +186,7 @@ def _devices() -> Iterator[Finding]:
 
 def _tool(name: str, purpose: str) -> Finding:
     path = shutil.which(name)
-    return Finding(name, "ok", path) if path else Finding(name, "missing", f"not on PATH ({purpose})")
+    return Finding(name, "ok", path) if path else Finding(name, "missing", "not on PATH", purpose)
 
 
 def _console() -> Finding:
