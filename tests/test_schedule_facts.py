@@ -267,3 +267,17 @@ def test_a_schedule_has_one_raster() -> None:
     assert str(Variant.parse("fixed@row")) == "fixed@row"
     with pytest.raises(UsageError, match='"fixed@row@column" names several rasters'):
         Variant.parse("fixed@row@column")
+
+
+def test_shares_of_few_k_iters_leave_no_place_empty() -> None:
+    # 133 tiles of 64 k_iters on 132 SMs: the one left over has not a k_iter for each, so two tiles' worth are shared
+    few = decompose("hybrid", Problem(17024, 256, 4096), Tile(128, 256, 64), H200_SMS, parts=1)
+    assert (few.num_ctas, few.split_tiles) == (132, 133)
+    many = decompose("hybrid", Problem(17024, 256, 64 * 132), Tile(128, 256, 64), H200_SMS, parts=1)
+    assert (many.num_ctas, many.split_tiles) == (132, 1)
+    for problem in (Problem(17024, 256, 64), Problem(62336, 256, 64)):
+        one_k = decompose("hybrid", problem, Tile(128, 256, 64), H200_SMS, parts=1)
+        assert (one_k.num_ctas, one_k.num_slots) == (132, 0)
+    assert one_k.in_words == "hybrid: no tile is split here; 132 CTAs"
+    uneven = decompose("streamk", Problem(62336, 256, 64), Tile(128, 256, 64), H200_SMS, parts=132)
+    assert uneven.in_words == "streamk: no tile is split here; 132 CTAs of 3 or 4 neighbouring tiles"

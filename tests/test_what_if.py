@@ -356,3 +356,35 @@ def test_a_question_that_cannot_be_is_named(capsys: pytest.CaptureFixture[str]) 
     argv = ["report", str(RECORDED), "--what-if", "sms=108", "--what-if", "sms=9,schedule=fixed@lpt"]
     assert main(argv) == 2
     assert "--what-if sms=9,schedule=fixed@lpt: " in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("words", "asked"),
+    [
+        # tiles at the edge of C, several CTAs an SM: what a unit costs once is the calibration's
+        ("-m 1500 -n 1664 -k 2048 --tile 64x64x64", "splitk:4"),
+        ("-m 1500 -n 1664 -k 2048 --tile 64x64x64", "streamk"),
+        ("-m 1000 -n 1000 -k 2048 --tile 128x128x64", "tailsplit"),
+        # fewer CTAs an SM than the calibration has: partial sums move fewer bytes at once
+        ("-m 2304 -n 2304 -k 2048 --tile 64x64x64 --ctas-per-sm 1 --schedule splitk:2@atomic", "splitk:2@atomic"),
+    ],
+)
+def test_a_launch_predicts_what_the_other_schedule_takes(
+    words: str, asked: str, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    job = ["profile", *words.split(), "--kernel", "gemm_mma", "--device", "virtual:h200"]
+    assert main([*job, "-o", str(tmp_path / "run.parquet")]) == 0
+    own = load(tmp_path / "run.parquet")
+    assert main([*job, "--schedule", asked, "-o", str(tmp_path / "other.parquet")]) == 0
+    truth = int(load(tmp_path / "other.parquet").spans.end_ns.max())
+    recorded, _, other = what_if(own, None, [Change.parse(f"schedule={asked}")]).outcomes
+    assert other.duration_ns == pytest.approx(truth, rel=0.06)
+    capsys.readouterr()
+    assert recorded.duration_ns == int(own.spans.end_ns.max())
+
+
+def test_a_unit_too_short_to_tell_its_edge_leaves_that_to_the_calibration(tmp_path: Path) -> None:
+    job = "-m 1024 -n 2648 -k 16 --tile 128x128x64 --kernel gemm_mma --device virtual:h200 --schedule hybrid"
+    assert main(["profile", *job.split(), "-o", str(tmp_path / "run.parquet")]) == 0
+    recorded, again, _ = what_if(load(tmp_path / "run.parquet"), None, [Change.parse("sms=108")]).outcomes
+    assert again.duration_ns == pytest.approx(recorded.duration_ns, rel=0.06)

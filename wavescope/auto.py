@@ -330,7 +330,8 @@ class _Sums:
             grid = variant.parts or model.best_grid(self.tiles, self.k_iters, places)
             return around + self._shared(self.tiles, grid)
         if variant.schedule == "hybrid":
-            shared = left if self.tiles < places or variant.parts == 1 else left + places
+            one_tile = self.tiles < places or (variant.parts == 1 and left * self.k_iters >= places)
+            shared = left if one_tile else left + places
             rest = self._waves(self.tiles - shared, self.k_iters, costs.gap_cycles)
             grid = min(places, shared * self.k_iters)
             if self.tiles < places:

@@ -44,6 +44,7 @@ _Key = tuple[str, Tile, Dtype, str, int]  # kernel, tile, dtype, device, CTAs pe
 
 # Costs that some launches do not show; the last two mean something with as many CTAs an SM only.
 OF_COMPANY = ("sharing", "seniority")
+FIXUPS = frozenset(estimated_fixup_cycles(Tile(1, 1, 1), 1))
 HOLDABLE = (
     "fixed_cycles",
     "cold_cycles",
@@ -192,13 +193,17 @@ def _about(recorded: Sequence[RecordedLaunch], held: Mapping[str, float]) -> tup
 
 
 def _held(otherwise: Calibration | None, ctas_per_sm: int) -> dict[str, float]:
-    """What stands in for costs that the launches do not show: those that the other calibration's launches did."""
+    """What stands in for costs that the launches do not show: those that the other calibration's launches did.
+
+    Partial sums go with the bytes that an SM's CTAs move at once (fixup_costs.py).
+    """
     if otherwise is None:
         return {}
     names = set(HOLDABLE) - set(otherwise.unseen) - set(otherwise.estimated)
     if otherwise.ctas_per_sm != ctas_per_sm:
         names -= set(OF_COMPANY)
-    return {name: getattr(otherwise, name) for name in names}
+    fewer = ctas_per_sm / otherwise.ctas_per_sm
+    return {name: getattr(otherwise, name) * (fewer if name in FIXUPS else 1.0) for name in names}
 
 
 def _fixups(

@@ -38,7 +38,10 @@ def fit_alone(recorded: Sequence[RecordedLaunch], held: Mapping[str, float]) -> 
         once["beside_cycles"] = np.concatenate([one.is_beside for one in recorded]).astype(np.float64)
         columns |= once
     weight = np.concatenate([np.full(len(one.units), len(one.units) ** -0.5) for one in recorded]) / cycles
-    found = non_negative(columns, cycles, weight)
+    # tiles at the edge would tell fixed_cycles from equal k_iters, but only by what they are assumed to cost more
+    equal = len(np.unique(np.concatenate([one.k_iters for one in recorded]))) == 1
+    told = {name: column for name, column in columns.items() if not (equal and name == "fixed_cycles")}
+    found = non_negative(told, cycles, weight)
     missing = [name for name in columns if name not in found]
     given = {name: held.get(name, 0.0) for name in missing}
     if any(given.values()):

@@ -8,6 +8,8 @@ import numpy as np
 
 from wavescope.launch_costs import FloatArray, RecordedLaunch, idle_share
 
+_LEAST_SHARE = 0.5  # of a unit's cycles that its k_iters must take for their ratio to mean something
+
 
 def fit_edges(recorded: Sequence[RecordedLaunch], costs: Mapping[str, float]) -> float | None:
     """edge_slowdown: a median over launches; None where no launch has units of both kinds and equal k_iters.
@@ -31,6 +33,7 @@ def _ratio(one: RecordedLaunch, costs: Mapping[str, float]) -> float | None:
     found: list[FloatArray] = []
     for kind in np.unique(alike[one.is_edge]):
         inside = cycles[(alike == kind) & ~one.is_edge]
-        if len(inside) and np.median(inside) > 0:
+        whole = one.cycles[(alike == kind) & ~one.is_edge]
+        if len(inside) and np.median(inside) >= _LEAST_SHARE * np.median(whole):
             found.append(cycles[(alike == kind) & one.is_edge] / np.median(inside))
     return float(np.median(np.concatenate(found))) if found else None

@@ -107,6 +107,9 @@ def fit_shared(
             for value in _PARAMETERS[_SENIORITY].starts
         ]
     seen = np.any([separable(residuals, start, high) for start in starts], axis=0)
+    # tiles at the edge would tell fixed_cycles from equal k_iters, but only by what they are assumed to cost more
+    if len(np.unique(np.concatenate([one.k_iters for one in recorded]))) == 1:
+        seen[[one.name for one in _PARAMETERS].index("fixed_cycles")] = False
     found = min((bounded(residuals, np.where(seen, start, unseen), low, high, seen) for start in starts), key=misfit)
     # where all CTAs of an SM end together, say, nobody is ever alone: what then changes nothing was not seen
     still_seen = seen & separable(residuals, found, high)

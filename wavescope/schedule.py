@@ -184,9 +184,12 @@ class Schedule:
         if self.name not in SPLIT_SCHEDULES:
             return f"{self.name}, longest tiles first" if self.order == "lpt" else self.name
         if not (self.peers > 1).any():
-            if self.comes_to in SPLIT_SCHEDULES:
-                each = self.num_units / self.num_ctas
-                return f"{self.name}: no tile is split here; {self.num_ctas} CTAs of {each:g} neighbouring tiles"
+            if self.comes_to == "streamk":
+                least, more = divmod(self.num_units, self.num_ctas)
+                each = f"{least} or {least + 1}" if more else least
+                return f"{self.name}: no tile is split here; {self.num_ctas} CTAs of {each} neighbouring tiles"
+            if self.comes_to == "hybrid":
+                return f"hybrid: no tile is split here; {self.num_ctas} CTAs"
             on = f" on {self.num_ctas} CTAs" if self.comes_to == "persistent" else ""
             return f"{self.name}: no tile is split here, so it runs as {self.comes_to}{on}"
         if self.name == "splitk":
@@ -245,7 +248,9 @@ def decompose(
         cut = cuts.stream(tiles, k_iters, tiles, parts)
     elif name == "hybrid":
         parts, left = parts or 2, tiles % places
-        split = 0 if left == 0 else left if parts == 1 or tiles < places else left + places
+        # shares of left tiles' k_iters need one for each place, since all of these compute whole tiles too
+        one_tile = tiles < places or (parts == 1 and left * k_iters >= places)
+        split = 0 if left == 0 else left if one_tile else left + places
         grid = min(places, split * k_iters) if split else places
         if tiles < places:  # all of them are shared, as by streamk
             grid = min(ctas or model.best_grid(tiles, k_iters, places), grid)

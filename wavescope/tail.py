@@ -51,11 +51,15 @@ def tail_split(
     else:
         makespan = list_makespan(loads, max(1, launch.places // max(1, launch.ctas_per_sm)))
     quantization = used_sms * makespan - float(loads.sum())
+    if abs(quantization) < 1e-6 * float(loads.sum()):
+        quantization = 0.0  # of loads that are equal but for rounding
     # Relative error of a mean over the units' lengths, two endpoints each.
     error = abs(quantization) * timer_step_ns * math.sqrt(2 / len(units)) / max(float(nominal.mean()), 1.0)
     if (units.k_begin > 0).any():
         missed = _sums(units.sm, loads) - _sums(units.sm, units.held_ns / side_by_side)
         error = math.hypot(error, used_sms * float(np.median(np.abs(missed))))
+        if cost.r_squared is not None and cost.r_squared < 0:
+            error = math.hypot(error, quantization)  # a fit that is worse than the mean tells nothing
     return TailSplit(
         quantization=Quantity(quantization, error),
         imbalance=Quantity(tail.value - quantization, math.hypot(tail.error, error)),

@@ -220,6 +220,7 @@ def _is_base(one: Standing) -> bool:
 
 def _gain_words(gain: Gain) -> str:
     how = f"(s - 1) / (i - 1), s = {gain.speedup:.3f} in SM cycles over {gain.base}, i = {gain.ideal:.3f}, estimated"
+    share = f"{gain.share:.2f}".replace("-0.00", "0.00")
     if gain.share <= 0:
-        return f"It gains nothing of what the partial wave costs: g = {gain.share:.2f} ({how})."
-    return f"It gains g = {gain.share:.2f} of what the partial wave costs ({how})."
+        return f"It gains nothing of what the partial wave costs: g = {share} ({how})."
+    return f"It gains g = {share} of what the partial wave costs ({how})."
