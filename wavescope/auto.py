@@ -21,7 +21,7 @@ from wavescope.occupancy import Resources, require_fit
 from wavescope.power_cap import stretch
 from wavescope.problem import Problem, Tile
 from wavescope.raster import DEFAULT_RASTER, Raster
-from wavescope.schedule import SPLIT_SCHEDULES, check_parts, wave_efficiency
+from wavescope.schedule import SPLIT_SCHEDULES, check_parts, hybrid_shares, wave_efficiency
 from wavescope.variant import Variant
 from wavescope.virtual import MAX_SIMULATED_UNITS, run
 from wavescope.virtual_comparison import span_ns
@@ -35,8 +35,8 @@ _SPLITS = 2  # numbers of splits to consider for each tile
 _NAMED = 3  # runners-up that are named
 # Cut tiles must be faster by both.  H200, 2026-11, tests/benchmarks/h200_hopper.json:
 # simulations of tail splits came out 1.3 % short of the time (median of five, 128x256), those of the whole tiles that
-# auto took 1.3 % long (of 55).  And in launches of less than 40 us, gemm_mma (tests/data/predictions): 0.2 to 0.7 us
-# short, and 0.8 to 1.2 us long.
+# auto took 1.3 % long (of 55).  And in launches of less than 40 us, gemm_mma (tests/data/predictions): splitk and
+# tailsplit 0.2 to 0.7 us short, fixed and persistent 0.8 to 1.2 us long.
 CUT_MARGIN = 1.03
 CUT_NS = 1000.0
 # Simulations of whole tiles that differ by less do not tell: of these those that fill their waves best.
@@ -330,13 +330,9 @@ class _Sums:
             grid = variant.parts or model.best_grid(self.tiles, self.k_iters, places)
             return around + self._shared(self.tiles, grid)
         if variant.schedule == "hybrid":
-            one_tile = self.tiles < places or (variant.parts == 1 and left * self.k_iters >= places)
-            shared = left if one_tile else left + places
+            shared, grid = hybrid_shares(self.tiles, self.k_iters, places, variant.parts or 2, model)
             rest = self._waves(self.tiles - shared, self.k_iters, costs.gap_cycles)
-            grid = min(places, shared * self.k_iters)
-            if self.tiles < places:
-                grid = model.best_grid(self.tiles, self.k_iters, places)
-            return around + rest + self._shared(shared, grid)
+            return around + rest + (self._shared(shared, grid) if shared else 0.0)
         rest = self._waves(self.tiles - left, self.k_iters, costs.gap_cycles)
         if left == 0:
             return around + rest

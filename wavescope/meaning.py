@@ -74,8 +74,9 @@ def _too_few(report: WaveReport) -> str:
 def _is_cut(report: WaveReport) -> bool:
     """Whether tiles were cut along k, so that there are more units than tiles."""
     launch = report.launch
-    known = launch.problem is not None and launch.tile is not None
-    return known and report.waves.num_units > launch.tile.num_tiles(launch.problem)  # type: ignore[union-attr, arg-type]
+    if launch.problem is None or launch.tile is None:
+        return False
+    return report.waves.num_units > launch.tile.num_tiles(launch.problem)
 
 
 def _tail_cost(report: WaveReport) -> str:

@@ -8,7 +8,6 @@ from wavescope.accounts import Account, Part
 from wavescope.device import Device
 from wavescope.standings import Standing
 from wavescope.trace import Source
-from wavescope.variant import schedule_of
 
 # How a part is called where it saves time, and where it costs some.
 WORDS = {
@@ -77,9 +76,7 @@ def imbalance_words(first: Standing, own: Standing) -> list[str]:
 def doubts(first: Standing, own: Standing, device: Device) -> list[str]:
     """What a simulated difference leaves out: CTAs at different k that read past the L2 (Schedule.reads_past)."""
     names = [
-        one.name
-        for one in (first, own)
-        if one.is_split and one.report and schedule_of(one.report.launch).reads_past(device.l2_bytes)
+        one.name for one in (first, own) if one.is_split and one.planned and one.planned.reads_past(device.l2_bytes)
     ]
     if not names:
         return []
@@ -108,7 +105,7 @@ def causes(first: Standing, own: Standing, named: Sequence[Part], source: Source
             f"There are {after.waves.num_units} units in place of {before.waves.num_units}, and each fills its "
             "pipeline anew."
         )
-    if "units" in paid and own.is_split and source == "measured" and schedule_of(after.launch).is_staggered.any():
+    if "units" in paid and own.is_split and source == "measured" and own.planned and own.planned.is_staggered.any():
         said.append(
             "CTAs side by side are at different places of k, so SMs share fewer of their reads "
             "(inferred: reads were not counted)."

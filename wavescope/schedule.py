@@ -136,8 +136,8 @@ class Schedule:
         H200, 2026-11: in step two CTAs share each read; where each begins with the k at which
         its share begins none does, and k_iters take up to 1.5 times as long (128x256 and 128x128
         tiles at 2304 x 2304 x 4096).  Walked from the last k_iter back, as here, tiles leave
-        Stream-K's CTAs in a few groups: up to 1.17 times (64x128 tiles of gemm_sm90), not at all
-        with tiles of 128x256 and more, 1.04 to 1.09 with gemm_mma's smaller ones (stream_slowdown).
+        Stream-K's CTAs in a few groups: up to 1.17 times (64x128 tiles of gemm_sm90), less than
+        1.01 with tiles of 128x256 and more, 1.04 to 1.09 with gemm_mma's smaller ones (stream_slowdown).
         """
         shared = self.unit < self.split_tiles + self.num_ctas
         if self.name not in ("streamk", "hybrid") or not self.split_tiles:
@@ -247,13 +247,8 @@ def decompose(
         parts = min(parts or model.best_grid(tiles, k_iters, places), tiles * k_iters)
         cut = cuts.stream(tiles, k_iters, tiles, parts)
     elif name == "hybrid":
-        parts, left = parts or 2, tiles % places
-        # shares of left tiles' k_iters need one for each place, since all of these compute whole tiles too
-        one_tile = tiles < places or (parts == 1 and left * k_iters >= places)
-        split = 0 if left == 0 else left if one_tile else left + places
-        grid = min(places, split * k_iters) if split else places
-        if tiles < places:  # all of them are shared, as by streamk
-            grid = min(ctas or model.best_grid(tiles, k_iters, places), grid)
+        parts = parts or 2
+        split, grid = hybrid_shares(tiles, k_iters, places, parts, model, ctas)
         cut = cuts.stream(tiles, k_iters, split, grid)
     elif name == "tailsplit":
         left = tiles % places
@@ -293,6 +288,22 @@ def decompose(
         order=order,
         table=np.stack([cut.tile, cut.k_end], axis=1).astype(np.int32) if work else None,
     )
+
+
+def hybrid_shares(
+    tiles: int, k_iters: int, places: int, parts: int, model: GridModel, ctas: int | None = None
+) -> tuple[int, int]:
+    """How many tiles hybrid shares, and the CTAs of the launch; `ctas` as in decompose.
+
+    Fewer tiles than places are all shared, as by streamk.  hybrid:1 shares those left over, but
+    where they have not a k_iter for each place, since all of these compute whole tiles too.
+    """
+    left = tiles % places
+    if tiles < places:
+        return tiles, min(ctas or model.best_grid(tiles, k_iters, places), places, tiles * k_iters)
+    if left == 0:
+        return 0, places
+    return left if parts == 1 and left * k_iters >= places else left + places, places
 
 
 def check_work(name: str, work: Work | None, order: Order) -> None:

@@ -6,8 +6,10 @@ from dataclasses import dataclass
 
 from wavescope.analyze import analyze
 from wavescope.comparison import LIBRARY, Comparison, Contender, is_split, regime_of, speed_ratio
+from wavescope.schedule import Schedule
 from wavescope.stats import Estimate
 from wavescope.trace import Launch
+from wavescope.variant import schedule_of
 from wavescope.wave_report import WaveReport
 
 
@@ -17,7 +19,8 @@ class Standing:
 
     `ratio` is the first contender's time over this one's, `library_ratio` the library's
     over this one's, None where it did not run.  `report` analyses its launch, whose tiles
-    were cut along k where `is_split`; None for a library, which leaves no spans.
+    were cut along k where `is_split`, and `planned` is what it had to run; None for a library,
+    which leaves no spans.
     """
 
     contender: Contender
@@ -28,6 +31,7 @@ class Standing:
     tflops: float
     report: WaveReport | None
     is_split: bool
+    planned: Schedule | None
 
     @property
     def name(self) -> str:
@@ -73,6 +77,7 @@ def standings(found: Comparison) -> tuple[Standing, ...]:
                     / 1e3,
                     report=report,
                     is_split=split,
+                    planned=schedule_of(launch) if launch and launch.schedule else None,
                 )
             )
     return tuple(placed)

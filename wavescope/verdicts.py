@@ -10,10 +10,9 @@ from wavescope.accounts import Account, Part, account
 from wavescope.comparison import SIMULATED, Comparison
 from wavescope.raster import DEFAULT_RASTER
 from wavescope.reasons import account_words, causes, doubts, draw_words, imbalance_words, microseconds
-from wavescope.schedule import SPLIT_SCHEDULES, Schedule, wave_efficiency
+from wavescope.schedule import SPLIT_SCHEDULES, wave_efficiency
 from wavescope.standings import Standing
 from wavescope.stats import LEAST_SAMPLES, Estimate
-from wavescope.variant import schedule_of
 
 Outcome = Literal["faster", "slower", "even", "same work"]
 
@@ -152,19 +151,12 @@ def _marked(found: Comparison, said: str) -> str:
 
 def runs_as(one: Standing) -> str | None:
     """The schedule that a launch comes to (Schedule.comes_to); None for kernels that are not wavescope's own."""
-    planned = _planned(one)
-    return None if planned is None else planned.comes_to
-
-
-def _planned(one: Standing) -> Schedule | None:
-    if one.report is None or one.report.launch.schedule is None:
-        return None
-    return schedule_of(one.report.launch)
+    return None if one.planned is None else one.planned.comes_to
 
 
 def _work(one: Standing) -> tuple[object, ...] | None:
     """What a launch does; equal for two that do the same."""
-    planned = _planned(one)
+    planned = one.planned
     if planned is None or one.report is None:
         return None
     like, launch = planned.comes_to, one.report.launch
